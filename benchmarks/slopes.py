@@ -39,9 +39,8 @@ from bo_robust.bandits.shortlist import SHORTLIST_SIZE
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
-from bo_robust.experiments.config import Shift
 from bo_robust.experiments.loop_botorch import fitted
-from bo_robust.experiments.outliers import draw
+from bo_robust.experiments.outliers import Shift, draw
 from bo_robust.experiments.problems import make_design_problem
 from bo_robust.features import FourierFeatures
 from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK

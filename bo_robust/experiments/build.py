@@ -5,6 +5,7 @@ lengthscale, box) from the problem and the panel, unless the configuration gives
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -22,9 +23,7 @@ from bo_robust.confidence.truncation import TRUNCATIONS
 from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.problems import (
-    PROBLEMS,
-    ConditionsProblem,
-    DesignProblem,
+    OVER_ARMS,
     Problem,
     make_conditions_problem,
     make_design_problem,
@@ -55,37 +54,29 @@ SET_ELSEWHERE = {
 CUDA_PAYS = 10_000
 
 
-def build_problem(panel: Panel, trials: Sequence[int], data_dir: Path | None, device: torch.device) -> Problem:
-    """The problem of a panel over arms for the given trial indices, on ``device`` in the panel's dtype."""
+def build_problem(panel: Panel, trials: Sequence[int], data_dir: Path | None, device: torch.device) -> Any:
+    """The problem of a panel on a device: a :class:`Problem` for the given trials, or that of another loop."""
+    settings = dict(panel.problem)
+    kind = settings.pop("kind")
+    for key in settings.keys() & SET_ELSEWHERE.keys():
+        raise RunError(f"panel {panel.name!r}: {key!r} is no parameter of a problem; {SET_ELSEWHERE[key]}.")
     with _problem_errors(panel):
-        kind, settings = _split(panel)
+        if panel.loop == "botorch":
+            return make_design_problem(kind, data_dir=data_dir, **settings)
+        if panel.loop == "environment":
+            return make_conditions_problem(kind, data_dir=data_dir, device=device, **settings)
         problem = make_problem(kind, trials, panel.seed, data_dir=data_dir, **settings)
         return problem.to(device, getattr(torch, panel.dtype))
 
 
-def build_conditions_problem(panel: Panel, data_dir: Path | None, device: torch.device | str) -> ConditionsProblem:
-    """The problem of a panel over (x, z)."""
-    with _problem_errors(panel):
-        kind, settings = _split(panel)
-        return make_conditions_problem(kind, data_dir=data_dir, device=device, **settings)
+def shared_problem(panel: Panel, trials: range, data_dir: Path | None, device: torch.device) -> Any:
+    """As :func:`build_problem`, but the methods of a panel share one object: data are read once."""
+    return _shared(panel.model_dump_json(), trials if panel.loop == "arms" else range(1), data_dir, device)
 
 
-def build_design_problem(panel: Panel, data_dir: Path | None) -> DesignProblem:
-    """The problem of a panel over designs."""
-    with _problem_errors(panel):
-        kind, settings = _split(panel)
-        return make_design_problem(kind, data_dir=data_dir, **settings)
-
-
-def _split(panel: Panel) -> tuple[str, dict[str, Any]]:
-    """The kind of the panel's problem and its settings."""
-    settings = dict(panel.problem)
-    kind = settings.pop("kind")
-    own = {field.name for field in dataclasses.fields(PROBLEMS[kind])} - {"data_dir"}  # type: ignore[arg-type]
-    for key in settings:
-        if key in SET_ELSEWHERE and key not in own:
-            raise RunError(f"panel {panel.name!r}: {key!r} is no parameter of a problem; {SET_ELSEWHERE[key]}.")
-    return kind, settings
+@functools.lru_cache(maxsize=1)
+def _shared(panel: str, trials: range, data_dir: Path | None, device: torch.device) -> Any:
+    return build_problem(Panel.model_validate_json(panel), trials, data_dir, device)
 
 
 @contextmanager
@@ -134,39 +125,36 @@ def find_device(name: str) -> torch.device:
 def build_algorithm(config: PanelMethod, panel: Panel, problem: Problem) -> ArmAlgorithm:
     """The algorithm with its width, truncation level and features."""
     where = f"{config.label!r} of panel {panel.name!r}"
-    cls = ALGORITHMS[config.name]
-    if cls.over_candidates:
+    if ALGORITHMS[config.name].over_candidates:
         _check_candidates(config, panel, problem, where)
     try:
-        return cls(**_settings(cls, config, panel, problem))
-    except (ValueError, TypeError) as error:
+        return _algorithm(config, panel, problem)
+    except ValueError as error:
         raise RunError(f"{where}: {error}") from None
 
 
-def _settings(cls: type[ArmAlgorithm], config: PanelMethod, panel: Panel, problem: Problem) -> dict[str, Any]:
-    """Every argument of the algorithm's class: from the configuration, by default, or from problem and panel."""
+def _algorithm(config: PanelMethod, panel: Panel, problem: Problem) -> ArmAlgorithm:
+    """The algorithm; what its configuration leaves out comes from problem and panel, or is its default."""
+    cls, name = ALGORITHMS[config.name], config.name
     fields = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    settings = config.options
-    epsilon = settings.pop("epsilon", None)
-    if epsilon is not None:
+    settings, known = config.options, problem.candidates
+    if "oversampling" in fields and (epsilon := settings.pop("epsilon", None)) is not None:
         if "oversampling" in settings:
             raise ValueError("epsilon is given in place of oversampling; leave one out.")
-        settings["oversampling"] = theory_oversampling(panel.horizon, panel.delta, float(epsilon))
-    known = problem.candidates
-    # Fields of algorithms, not of their widths; the context below is for widths, levels and features.
-    for name, value in (
-        ("noise_scale", problem.noise_scale),
-        ("delta", panel.delta),
-        ("lengthscales", None if known is None else known.lengthscales),
-    ):
-        if name in fields and settings.setdefault(name, value) is None:
-            raise ValueError(f"{config.name} needs {name}, which the problem does not state.")
-    if "num_conditions" in fields:
-        if problem.num_conditions == 1:
-            raise ValueError(f"{config.name} needs designs with conditions: a problem ball or conditions.")
-        for name in ("num_conditions", "probabilities", "functional"):
-            if name in fields:
-                settings.setdefault(name, getattr(problem, name))
+        settings["oversampling"] = theory_oversampling(panel.horizon, panel.delta, epsilon)
+    noise_var = panel.noise_var or problem.noise_var
+    of_problem = {
+        "noise_scale": problem.noise_scale,
+        "lengthscales": None if known is None else known.lengthscales,
+        "num_conditions": problem.num_conditions,
+        "probabilities": problem.probabilities,
+        "functional": problem.functional,
+    }
+    for key in ("noise_scale", "lengthscales"):
+        if key in fields and settings.get(key, of_problem[key]) is None:
+            raise ValueError(f"{name} needs {key}, which the problem does not state.")
+    if "num_conditions" in fields and problem.num_conditions == 1:
+        raise ValueError(f"{name} needs designs with conditions: a problem ball or conditions.")
     context = {
         "num_arms": problem.num_arms,
         "norm_bound": problem.norm_bound,
@@ -174,13 +162,13 @@ def _settings(cls: type[ArmAlgorithm], config: PanelMethod, panel: Panel, proble
         "moment_bound": problem.moment_bound,
         "alpha": problem.alpha,
         "noise_scale": settings.get("noise_scale", problem.noise_scale),
-        "noise_var": panel.noise_var or problem.noise_var,
+        "noise_var": noise_var,
         "horizon": panel.horizon,
         "delta": panel.delta,
     }
     if "features" in fields:
         if "features" not in settings:
-            raise ValueError(f"{config.name} needs `features:`, e.g. {{kind: fourier, nodes: 32}}.")
+            raise ValueError(f"{name} needs `features:`, e.g. {{kind: fourier, nodes: 32}}.")
         features = settings["features"] = specs.build(settings["features"], FEATURES, _box(problem), "features")
         # The paper's m: frequencies of Fourier features; None for m_t, the size of the present dictionary.
         context["num_features"] = getattr(features, "num_frequencies", None)
@@ -191,11 +179,14 @@ def _settings(cls: type[ArmAlgorithm], config: PanelMethod, panel: Panel, proble
     if "width" in fields:
         width = settings.get("width") or cls.default_width
         kind = specs.kind_of(width, "width")
-        delta = cls.delta_of_width(panel.delta, kind)
         if kind == "rkhs" and known is None:
-            context["max_gain"] = _max_gain(problem, panel.noise_var or problem.noise_var, panel.horizon)
+            context["max_gain"] = _max_gain(problem, noise_var, panel.horizon)
+        delta = cls.delta_of_width(panel.delta, kind)
         settings["width"] = specs.build(width, WIDTHS, context | {"delta": delta}, "width")
-    return settings
+    made: ArmAlgorithm = specs.build(
+        {"kind": name, **settings}, ALGORITHMS, {**of_problem, "delta": panel.delta}, "method"
+    )
+    return made
 
 
 def _max_gain(problem: Problem, noise_var: float, horizon: int) -> tuple[float, ...]:
@@ -251,7 +242,10 @@ def settings_used(panel: Panel, data_dir: Path | None, device: torch.device, siz
     ``size`` is the number of trials that a job over arms has, None if all are.
     """
     if panel.by_trial:
-        return loop_of(panel).settings_used(panel, data_dir, device)
+        problem = shared_problem(panel, range(1), data_dir, device)
+        made = {method.label: panel.build_method(method) for method in panel.methods}
+        methods = {label: {"class": type(method).__name__, **vars(method)} for label, method in made.items()}
+        return {**loop_of(panel).settings_used(panel, problem, device), "methods": methods}
     problem = build_problem(panel, range(1), data_dir, device)
     noise_var = panel.noise_var or problem.noise_var
     algorithms = {method.label: build_algorithm(method, panel, problem) for method in panel.methods}
@@ -265,7 +259,7 @@ def settings_used(panel: Panel, data_dir: Path | None, device: torch.device, siz
 
 
 def loop_of(panel: Panel) -> Any:
-    """The module of a loop that runs trial by trial, with ``run_method`` and ``settings_used``."""
+    """The module of a loop that runs trial by trial, with ``run_trial``, ``settings_used`` and ``metadata``."""
     return import_module(f"bo_robust.experiments.loop_{panel.loop}")  # they import BoTorch's optimisers
 
 
@@ -291,7 +285,7 @@ def _check_candidates(config: PanelMethod, panel: Panel, problem: Problem, where
     if problem.candidates is None:
         raise RunError(
             f"{where}: {config.name} chooses among candidate priors and problem {problem.name!r} has none; the "
-            f"problems unknown_... have ({', '.join(kind for kind in PROBLEMS if kind.startswith('unknown_'))})."
+            f"problems unknown_... have ({', '.join(kind for kind in OVER_ARMS if kind.startswith('unknown_'))})."
         )
     if problem.candidates.noise_vars is not None and panel.noise_var is not None:
         raise RunError(f"{where}: the candidates have noise variances of their own; leave out `noise_var:`.")

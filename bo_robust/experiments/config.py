@@ -15,30 +15,24 @@ level are defaults of the panels::
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, Strict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError
 from pydantic import model_serializer as serializer
 from pydantic import model_validator as validator
 from pydantic_core import ErrorDetails
 
 from bo_robust.bandits import ALGORITHMS
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.problems import of_loop
-from bo_robust.utils.specs import DESCRIPTIONS, SpecError, build, kind_of, nearest, quoted, typed
+from bo_robust.experiments.outliers import OUTLIERS, Outliers
+from bo_robust.experiments.problems import PROBLEMS
+from bo_robust.utils.specs import SpecError, build, kind_of, nearest, quoted
 
-# A description is what an error says the value must be.
-Natural = Annotated[int, Field(ge=0, lt=2**63, description="a whole number >= 0 and < 2^63")]
-Positive = Annotated[int, Field(ge=1, lt=2**63, description="a whole number >= 1 and < 2^63")]
-Name = Annotated[str, Field(max_length=100, description="text of at most 100 characters")]
-# Lists of YAML become tuples; what they hold is still checked strictly.
-Methods = Annotated[tuple["PanelMethod", ...], Strict(False), Field(description="a list")]
-Pair = Annotated[tuple[str, str], Strict(False)]
-Pairs = Annotated[tuple[Pair, ...], Strict(False), Field(description="a list of pairs of labels")]
+Natural = Annotated[int, Field(ge=0, lt=2**63)]
+Positive = Annotated[int, Field(ge=1, lt=2**63)]
+Name = Annotated[str, Field(max_length=100)]
+Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 
 # What panels of each loop leave out, and the keys that belong to one loop only.
 DEFAULTS = {
@@ -53,50 +47,6 @@ class _Frozen(BaseModel):
     """Base of all models: frozen, no unknown keys, and no conversion (a text is no number, nor is true)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-Share = Annotated[float, Field(gt=0.0, lt=1.0, description="a number strictly between 0 and 1")]
-InSd = Annotated[float, Field(gt=0.0, description="a finite number > 0, in sd of f")]
-
-
-class Shift(_Frozen):
-    """A ``share`` of the readings are wrong by ``size``: too good, too bad, or on either side."""
-
-    kind: Literal["shift"]
-    share: Share
-    size: InSd = 10.0
-    side: Literal["either", "good", "bad"] = Field("either", description="either, good or bad")
-
-
-class Cauchy(_Frozen):
-    """A ``share`` of the readings have Cauchy noise of this ``scale``."""
-
-    kind: Literal["cauchy"]
-    share: Share
-    scale: InSd = 1.0
-
-
-class StudentT(_Frozen):
-    """All readings have Student-t noise of 2 degrees of freedom and this ``scale`` instead of Gaussian noise."""
-
-    kind: Literal["student_t"]
-    scale: InSd = 0.3  # then 8 % of it lies beyond one sd of f
-
-
-class DeadSensor(_Frozen):
-    """A ``share`` of the readings show one constant."""
-
-    kind: Literal["dead_sensor"]
-    share: Share
-
-
-OUTLIERS: dict[str, type[BaseModel]] = {
-    "shift": Shift,
-    "cauchy": Cauchy,
-    "student_t": StudentT,
-    "dead_sensor": DeadSensor,
-}
-Outliers = Annotated[Shift | Cauchy | StudentT | DeadSensor, Field(discriminator="kind")]
 
 
 class PanelMethod(_Frozen):
@@ -134,26 +84,23 @@ class Panel(_Frozen):
 
     name: Name
     loop: Literal["arms", "botorch", "environment"] = "arms"
-    problem: dict[str, Any] = Field(description="a mapping with a `kind`")  # {kind: ..., ...}
-    methods: Methods
+    problem: dict[str, Any]  # {kind: ..., ...}
+    methods: list[PanelMethod]
     trials: Positive
     horizon: Positive  # Rounds of each trial; over arms those of the initial design are among them
     # Size of the initial design, random and the same for all methods. Over arms rounds < horizon, by default 0; over
     # designs the same, by default 2 d + 2; points (x, z) before the first round, by default as many as the problem says
-    initial: int | None = Field(None, ge=0, lt=2**63, description="a whole number >= 0 and < 2^63")
+    initial: Natural | None = None
     seed: Natural = 0  # Seed of all random streams of the panel
-    compare: Pairs = ()  # Pairs of labels to compare in words; each difference is the first minus the second
+    compare: list[Pair] = []  # Labels to compare in words; each difference is the first minus the second
 
     # Over arms only. Failure probability of widths and levels that do not set their own
-    delta: float = Field(0.1, gt=0.0, lt=1.0, description="a number strictly between 0 and 1")
-    # lambda of the posterior; by default the problem's
-    noise_var: float | None = Field(None, gt=0.0, description="a finite number > 0")
-    dtype: Literal["float64", "float32"] = Field("float64", description="float64 or float32")
+    delta: float = Field(0.1, gt=0.0, lt=1.0)
+    noise_var: float | None = Field(None, gt=0.0)  # lambda of the posterior; by default the problem's
+    dtype: Literal["float64", "float32"] = "float64"
 
     # Over designs only. Which readings are wrong, by default none
-    outliers: Outliers | None = Field(
-        None, description=f"empty or a mapping whose kind is one of {', '.join(OUTLIERS)}"
-    )
+    outliers: Outliers | None = None
 
     # Over (x, z) only. Rounds between fits of the hyperparameters
     refit_every: Positive = 3
@@ -202,12 +149,7 @@ class Panel(_Frozen):
 
     @validator(mode="after")
     def _consistent(self) -> Panel:
-        kind = kind_of(self.problem, f"`problem` of panel {self.name!r}")
-        if kind not in of_loop(self.loop):
-            hint = nearest(kind, of_loop(self.loop))
-            if others := [loop for loop in DEFAULTS if kind in of_loop(loop)]:
-                hint = f"it is a problem of `loop: {others[0]}`."
-            raise RunError(f"panel {self.name!r}: unknown problem {quoted(kind)}; {hint}")
+        _check_known(kind_of(self.problem, f"`problem` of panel {self.name!r}"), "problem", PROBLEMS.__getitem__, self)
         if not self.methods:
             raise RunError(f"panel {self.name!r} has no methods; list at least one under `methods:`.")
         for label in self.labels:
@@ -224,8 +166,17 @@ class Panel(_Frozen):
         if self.loop == "environment" and self.initial == 0:
             raise RunError(f"initial of panel {self.name!r} must be at least 1 point.")
         for method in self.methods:
-            _check_method(method, self)
+            _check_known(method.name, "method", methods_of, self)
+            if self.by_trial:
+                self.build_method(method)
         return self
+
+    def build_method(self, method: PanelMethod) -> Any:
+        """Make the object of a method of a loop that runs trial by trial; ``RunError`` names a bad option."""
+        try:
+            return build({"kind": method.name, **method.options}, methods_of(self.loop), {}, "method")
+        except SpecError as error:
+            raise RunError(f"panel {self.name!r}: {error}") from None
 
 
 class RunConfig(_Frozen):
@@ -233,13 +184,13 @@ class RunConfig(_Frozen):
 
     name: str = "run"
     description: str = ""  # Shown with the results
-    panels: Annotated[tuple[Panel, ...], Strict(False), Field(description="a list of panels")]
+    panels: list[Panel]
 
     @validator(mode="before")
     @classmethod
     def _with_defaults(cls, data: Any) -> Any:
         """Make panel keys at the top level defaults of the panels."""
-        if not isinstance(data, Mapping) or not isinstance(data.get("panels"), list | tuple):
+        if not isinstance(data, Mapping) or not isinstance(data.get("panels"), list):
             return data
         defaults = {key: value for key, value in data.items() if key in SHARED_KEYS}
         panels = [{**defaults, **panel} if isinstance(panel, Mapping) else panel for panel in data["panels"]]
@@ -262,11 +213,6 @@ class RunConfig(_Frozen):
         if len({panel.loop for panel in self.panels}) > 1:
             raise RunError(f"run {self.name!r} has panels of several loops; give each loop a run of its own.")
         return self
-
-    @property
-    def by_trial(self) -> bool:
-        """Whether its panels run trial by trial."""
-        return self.panels[0].by_trial
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for :func:`parse`, with all defaults of the panels written out."""
@@ -292,46 +238,15 @@ def methods_of(loop: str) -> Mapping[str, Any]:
     return CONDITIONS_METHODS
 
 
-def _check_method(method: PanelMethod, panel: Panel) -> None:
-    """Raise ``RunError`` unless the method exists in the loop and has options of these names and types."""
-    where, methods = f"panel {panel.name!r}", methods_of(panel.loop)
-    if method.name not in methods:
-        for loop in DEFAULTS:
-            if method.name in methods_of(loop):
-                raise RunError(f"{where}: {quoted(method.name)} is for `loop: {loop}`, this is `loop: {panel.loop}`.")
-        raise RunError(f"{where}: unknown method {quoted(method.name)}; {nearest(method.name, methods)}")
-    try:
-        if panel.loop == "arms":
-            _check_algorithm(method)
-        else:
-            build({"kind": method.name, **method.options}, methods, {}, "method")
-    except SpecError as error:
-        raise RunError(f"{where}: {error}") from None
-
-
-# Fields of algorithms that are filled in by :mod:`bo_robust.experiments.build`, from problem and panel.
-FILLED_IN = {"width", "truncation", "features", "noise_scale", "delta", "lengthscales"}
-FILLED_IN |= {"num_conditions", "probabilities", "functional"}
-
-
-def _check_algorithm(method: PanelMethod) -> None:
-    """Raise ``SpecError`` unless an algorithm has options of these names and types, and all that it needs."""
-    cls = ALGORITHMS[method.name]
-    hints, fields = typing.get_type_hints(cls), [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    required = [name for name, p in inspect.signature(cls).parameters.items() if p.default is p.empty]
-    if "oversampling" in fields:
-        fields, hints = [*fields, "epsilon"], {**hints, "epsilon": float}
-    where = f"method {method.name!r}"
-    for key, value in method.options.items():
-        if key not in fields:
-            raise SpecError(f"unknown key {quoted(key)} in {where}; {nearest(key, [*fields, 'name', 'label'])}")
-        if key in ("width", "truncation", "features"):
-            kind_of(value, f"`{key}` of {where}")
-        else:
-            typed(value, hints[key], f"{key} of {where}")
-    given = {"oversampling" if key == "epsilon" else key for key in method.options}
-    if missing := [f"`{name}:`" for name in required if name not in FILLED_IN | given]:
-        raise SpecError(f"{where} needs {' and '.join(missing)}; `bo-robust list {method.name}` describes them.")
+def _check_known(name: str, role: str, registry: Callable[[str], Mapping[str, Any]], panel: Panel) -> None:
+    """Raise ``RunError`` unless the problem or method of a name exists in the loop of the panel."""
+    if name in registry(panel.loop):
+        return
+    hint = f"unknown {role} {quoted(name)}; {nearest(name, registry(panel.loop))}"
+    for loop in DEFAULTS:
+        if name in registry(loop):
+            hint = f"{role} {quoted(name)} is for `loop: {loop}`, this is `loop: {panel.loop}`."
+    raise RunError(f"panel {panel.name!r}: {hint}")
 
 
 def parse(data: Any) -> RunConfig:
@@ -354,36 +269,24 @@ def _in_words(error: ErrorDetails, data: Mapping[str, Any]) -> str:
     """The first mistake that pydantic found, in one sentence."""
     if error["type"] == "value_error":  # said by a model itself
         return str(error["ctx"]["error"])
-    path = list(error["loc"])
+    path, where = list(error["loc"]), "the run"
     model: type[BaseModel] = RunConfig
-    where, what = "the run", "the configuration"
-    shared = SHARED_KEYS
     if path[:1] == ["panels"] and len(path) > 1:
         given = data["panels"][path[1]]
-        model, what, shared = Panel, "a panel of the configuration", []
-        where, path = f"panel {quoted(given.get('name', '?')) if isinstance(given, Mapping) else '?'}", path[2:]
-        if path[:1] == ["outliers"] and len(path) > 1:
-            model, where, path = OUTLIERS[str(path[1])], f"outliers {str(path[1])!r} of {where}", path[2:]
-        elif path[:1] == ["methods"] and len(path) > 1:
-            method = {**data, **given}["methods"][path[1]]
-            model, what = PanelMethod, f"one of the methods of {where}"
-            name = quoted(method.get("name", "?")) if isinstance(method, Mapping) else "?"
-            where, path = f"method {name} of {where}", path[2:]
-    value = error["input"]
-    if error["type"] == "invalid_key" or path[-1:] == ["[key]"]:
-        return f"{where} has the key {quoted(value)}, which is no text; put it in quotes or correct it."
-    if not path:
-        return f"{what} must be a mapping, got {quoted(value)}."
-    key = str(path[0])
-    if error["type"] == "union_tag_invalid":
-        return f"unknown {key} {quoted(value['kind'])} of {where}; {nearest(value['kind'], OUTLIERS)}"
+        where = f"panel {quoted(given.get('name', '?'))}" if isinstance(given, Mapping) else f"panels.{path[1]}"
+        path, model = path[2:], Panel
+    key = quoted(".".join(map(str, path)))[1:-1]
     if error["type"] == "extra_forbidden":
-        if model is RunConfig and key in Panel.model_fields:
+        if key in Panel.model_fields:
             return f"`{key}:` is a key of a panel; write it there, under `panels:`."
-        keys = [*model.model_fields, *shared]
-        return f"unknown key {quoted(key)} in {where}; {nearest(SYNONYMS.get(key, key), keys)}"
-    if error["type"] == "missing" and len(path) == 1:
-        return f"{where} has no `{key}:`."
-    hint = model.model_fields[key].annotation
-    must = model.model_fields[key].description or DESCRIPTIONS.get(typing.get_origin(hint) or hint, str(hint))
-    return f"{key} of {where} must be {must}, got {quoted(value)}."
+        if len(path) > 1:  # of outliers
+            model = OUTLIERS[str(path[-2])]
+        known = [*model.model_fields, *(SHARED_KEYS if model is RunConfig else ())]
+        return f"unknown key {key!r} in {where}; {nearest(SYNONYMS.get(key, key), known)}"
+    message = error["msg"][0].lower() + error["msg"][1:]
+    message = message.replace("dictionary", "mapping")  # as YAML calls it
+    if error["type"] == "union_tag_invalid":
+        message = f"unknown kind {quoted(error['ctx']['tag'])}; {nearest(error['ctx']['tag'], OUTLIERS)}"
+    elif error["type"] != "missing":
+        message += f", got {quoted(error['input'])}"
+    return f"{where}: {key + ': ' if path else ''}{message}."

@@ -29,10 +29,7 @@ def load_config(path: Path | str, overrides: Iterable[str] = (), **forced: Any) 
     where they are not None.
     """
     data = read(find_configuration(path))
-    apply_overrides(data, overrides)
-    for key, value in forced.items():
-        if value is not None:
-            _force(data, key, value)
+    apply_overrides(data, [*overrides, *(f"{key}={value}" for key, value in forced.items() if value is not None)])
     return parse(data)
 
 
@@ -93,9 +90,10 @@ def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> None:
             raise RunError(f"--set takes key=value, got {quoted(text)}.")
         parsed = _parsed(value, f"the value of --set {quoted(text)}")
         *path, last = key.split(".")
-        if not path:
-            _force(data, key, parsed)
-            continue
+        if not path and key not in OF_A_RUN and isinstance(data.get("panels"), list):
+            for panel in data["panels"]:  # what a panel says itself would hide the value at the top level
+                if isinstance(panel, dict):
+                    panel.pop(key, None)
         target: Any = data
         for step in path:
             target = target[_step(target, step, key)]
@@ -145,17 +143,6 @@ def _panels(data: dict[str, Any], where: str) -> list[dict[str, Any]]:
     if not isinstance(panels, list):
         raise RunError(f"`panels:` of {where} must be a list of panels, got {quoted(panels)}.")
     return [_mapping(panel, f"a panel of {where}") for panel in panels]
-
-
-def _force(data: dict[str, Any], key: str, value: Any) -> None:
-    """Set a key of the run, or a key of all its panels."""
-    data[key] = value
-    panels = data.get("panels")
-    # What a panel says itself would hide the value at the top level.
-    if key not in OF_A_RUN and isinstance(panels, list):
-        for panel in panels:
-            if isinstance(panel, dict):
-                panel.pop(key, None)
 
 
 def _step(target: Any, step: str, key: str) -> Any:

@@ -4,18 +4,17 @@ By default a job has all trials over arms, and one trial in the other loops. Ran
 trial and the round only. Batched algebra, however, may round differently for another number of trials. Traces are
 therefore bit-identical only to those of runs with as many trials a job.
 
-A file is parquet: traces in long format, and everything else as JSON in the schema's metadata. It appears under its
-name when it is complete, so that progress is a count of files, wherever the jobs run.
+A file is parquet: traces in long format, and everything else in their ``attrs``. It appears under its name when it is
+complete, so that progress is a count of files, wherever the jobs run.
 """
 
 import functools
-import io
 import json
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,13 +25,11 @@ import pyarrow.parquet as pq
 import torch
 
 from bo_robust.experiments import loop_arms
-from bo_robust.experiments.build import build_problem, find_device, loop_of, memory_errors
+from bo_robust.experiments.build import find_device, loop_of, memory_errors, shared_problem
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.problems import Problem
 
 FOLDER = "jobs"  # within the result folder, while a run is unfinished
-METADATA = b"bo_robust"
 
 _ALONE = threading.Lock()  # threads of one worker, as Dask may have, share PyTorch's random numbers and settings
 
@@ -56,7 +53,7 @@ class Setting(NamedTuple):
     folder: Path  # the result folder, absolute
     digest: str  # of the configuration, and of what else results depend on
     device: str
-    data_dir: str | None
+    data_dir: Path | None
     threads: int  # of PyTorch on a CPU
 
 
@@ -79,8 +76,8 @@ def run_job(job: Job, panel: Panel, setting: Setting) -> None:
             frame, metadata = _run(job, panel, setting)
     except RunError as error:
         raise RunError(f"{panel.methods[job.method].label!r} of panel {panel.name!r}: {error}") from None
-    about = {"digest": setting.digest, "job": list(job), "metadata": metadata}
-    write(job.path(setting.folder), parquet_bytes(frame, {METADATA: json.dumps(about)}), setting.folder)
+    frame.attrs = {"digest": setting.digest, "job": list(job), "metadata": metadata}
+    write(job.path(setting.folder), frame.to_parquet(compression="zstd"), setting.folder)
 
 
 @functools.cache
@@ -98,31 +95,27 @@ def _exit_with_parent() -> None:
 
 
 def _run(job: Job, panel: Panel, setting: Setting) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The traces of a job, and its metadata: ``seconds``, the ``notes`` of the problem, and others of the loop."""
     trials = range(job.first, job.stop)
-    if panel.by_trial:
-        with torch.random.fork_rng():
-            traces: tuple[pd.DataFrame, dict[str, Any]] = loop_of(panel).run_method(
-                panel, job.method, trials, setting.data_dir, setting.device
-            )
-            return traces
     with memory_errors(panel):
-        # The algorithms of a panel share its problem: the same text, the same object.
-        shared = panel.model_dump_json(include={"name", "problem", "seed", "dtype", "methods"})
-        problem = _problem(shared, trials, setting.data_dir, setting.device)
-        return loop_arms.run_method(panel, job.method, problem, trials)
-
-
-@functools.lru_cache(maxsize=1)
-def _problem(panel: str, trials: range, data_dir: str | None, device: str) -> Problem:
-    """The problem of trials of a panel, given as JSON so that the algorithms of the panel share it."""
-    made = Panel.model_validate_json(panel)
-    return build_problem(made, trials, None if data_dir is None else Path(data_dir), find_device(device))
+        problem = shared_problem(panel, trials, setting.data_dir, find_device(setting.device))
+        if panel.by_trial:
+            loop, method, began = loop_of(panel), panel.build_method(panel.methods[job.method]), time.perf_counter()
+            with torch.random.fork_rng():
+                frame = pd.DataFrame(loop.run_trial(problem, method, panel, job.first))
+            metadata = {"seconds": time.perf_counter() - began, **loop.metadata(problem)}
+            frame.insert(0, "trial", job.first)
+        else:
+            frame, metadata = loop_arms.run_method(panel, job.method, problem, trials)
+    frame.insert(0, "method", panel.labels[job.method])
+    frame.insert(0, "panel", panel.name)
+    return frame, {"notes": problem.notes, **metadata}
 
 
 def about(path: Path) -> dict[str, Any] | None:
     """What a job's file says of itself: ``digest``, ``job`` and ``metadata``; None if there is no complete one."""
     try:
-        known: dict[str, Any] = json.loads(pq.read_schema(path).metadata[METADATA])
+        known: dict[str, Any] = json.loads(pq.read_schema(path).metadata[b"PANDAS_ATTRS"])
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
         return None
     return known
@@ -131,18 +124,11 @@ def about(path: Path) -> dict[str, Any] | None:
 def read(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The traces and metadata that a job left; ``RunError`` if its file is missing or damaged."""
     try:
-        table = pq.read_table(io.BytesIO(path.read_bytes()))
-        return table.to_pandas(), json.loads(table.schema.metadata[METADATA])["metadata"]
+        frame = pd.read_parquet(path)
+        metadata, frame.attrs = frame.attrs["metadata"], {}
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
         raise RunError(f"{path} is missing or damaged; delete it, and the same command runs it again.") from None
-
-
-def parquet_bytes(frame: pd.DataFrame, metadata: Mapping[bytes, str] | None = None) -> bytes:
-    """A parquet file of a table, with ``metadata`` in its schema."""
-    table, file = pa.Table.from_pandas(frame, preserve_index=False), io.BytesIO()
-    table = table.replace_schema_metadata({**table.schema.metadata, **(metadata or {})})
-    pq.write_table(table, file, compression="zstd")
-    return file.getvalue()
+    return frame, metadata
 
 
 def write(path: Path, content: bytes, folder: Path) -> None:

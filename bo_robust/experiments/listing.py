@@ -12,23 +12,27 @@ from bo_robust.bandits import ALGORITHMS
 from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.truncation import TRUNCATIONS
 from bo_robust.experiments.build import FEATURES
-from bo_robust.experiments.config import FILLED_IN, OUTLIERS, methods_of
+from bo_robust.experiments.config import methods_of
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.files import named_configurations, read
-from bo_robust.experiments.problems import of_loop
+from bo_robust.experiments.outliers import OUTLIERS
+from bo_robust.experiments.problems import PROBLEMS
 from bo_robust.experiments.problems.data import DATA_FILES
 from bo_robust.methods import METHODS
 from bo_robust.utils.specs import nearest, quoted
 
+# Fields of algorithms that come from problem and panel (:mod:`bo_robust.experiments.build`).
+FILLED_IN = {"width", "truncation", "noise_scale", "delta", "lengthscales"}
+FILLED_IN |= {"num_conditions", "probabilities", "functional"}
 # Everything that a configuration, Ax and Optuna can name.
 REGISTRIES: dict[str, dict[str, Any]] = {
     "methods of runs over arms": {**ALGORITHMS},
     "methods of runs in BoTorch's loop, loop: botorch": {**methods_of("botorch")},
     "methods of runs over (x, z), loop: environment": {**methods_of("environment")},
     "methods of Ax and Optuna (the first is the default)": {**METHODS},
-    "problems over arms": {**of_loop("arms")},
-    "problems over designs, loop: botorch": {**of_loop("botorch")},
-    "problems over (x, z), loop: environment": {**of_loop("environment")},
+    "problems over arms": {**PROBLEMS["arms"]},
+    "problems over designs, loop: botorch": {**PROBLEMS["botorch"]},
+    "problems over (x, z), loop: environment": {**PROBLEMS["environment"]},
     "outliers of runs in BoTorch's loop": {**OUTLIERS},
     "features": {**FEATURES},
     "widths": {**WIDTHS},
@@ -71,7 +75,7 @@ def _settings(made: Any) -> list[str]:
         if dataclasses.is_dataclass(made):
             of = next(f for f in dataclasses.fields(made) if f.name == name)
             default = default if of.default_factory is dataclasses.MISSING else of.default_factory()
-        if default is ... and made in ALGORITHMS.values() and name in FILLED_IN - {"features"}:
+        if default is ... and made in ALGORITHMS.values() and name in FILLED_IN:
             spec = f"{made.default_width}, its constants " if name == "width" else ""
             lines.append(f"{name}: by default {spec}from problem and panel")
         elif name != "kind":

@@ -67,9 +67,9 @@ class Traces:
 def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Run algorithm number ``j`` of a panel on the trials of ``problem``, and return its traces and metadata.
 
-    Metadata are ``seconds``, the final truncation ``level``, ``notes`` and ``arm_names`` of the problem, and
-    ``eliminations`` (:func:`elimination_record`). Errors are those of
-    :func:`bo_robust.experiments.build.build_algorithm` and ``start_state``.
+    Metadata are ``seconds``, the final truncation ``level``, ``arm_names`` of the problem, and ``eliminations``
+    (:func:`elimination_record`). Errors are those of :func:`bo_robust.experiments.build.build_algorithm` and
+    ``start_state``.
     """
     algorithm = build_algorithm(panel.methods[j], panel, problem)
     noise_var = panel.noise_var or problem.noise_var
@@ -85,14 +85,10 @@ def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) ->
     metadata = {
         "seconds": time.perf_counter() - began,
         "level": None if level is None or math.isinf(level) else level,  # JSON has no infinity
-        "notes": problem.notes,
         "arm_names": list(problem.arm_names),
-        "eliminations": elimination_record(algorithm, state, problem),
+        "eliminations": elimination_record(algorithm, state, problem, trials),
     }
-    frame = _frame(traces, problem, trials)
-    frame.insert(0, "method", panel.methods[j].label)
-    frame.insert(0, "panel", panel.name)
-    return frame, metadata
+    return _frame(traces, problem, trials), metadata
 
 
 def _final_level(truncation: Truncation, horizon: int, state: State) -> float:
@@ -124,12 +120,14 @@ def _frame(traces: Traces, problem: Problem, trials: Sequence[int]) -> pd.DataFr
     return frame
 
 
-def elimination_record(algorithm: ArmAlgorithm, state: State, problem: Problem) -> dict[str, Any] | None:
+def elimination_record(
+    algorithm: ArmAlgorithm, state: State, problem: Problem, trials: Sequence[int]
+) -> dict[str, Any] | None:
     """The eliminations of one algorithm; None for algorithms that eliminate nobody.
 
     Keys: ``candidates``, their names; ``true``, the right one's name by trial, or None; ``survivors``, names by trial;
     ``eliminations``, the failed tests (:func:`bo_robust.bandits.posteriors.elimination.timeline`) with candidates'
-    ``name``.
+    ``name`` and the number of the ``trial``.
     """
     known = problem.candidates
     if "eliminations" not in algorithm.records or known is None:
@@ -140,7 +138,7 @@ def elimination_record(algorithm: ArmAlgorithm, state: State, problem: Problem) 
         "candidates": list(names),
         "true": None if known.true is None else [names[u] for u in known.true],
         "survivors": [[name for name, lives in zip(names, row, strict=True) if lives] for row in active.cpu().tolist()],
-        "eliminations": [{"name": names[row["candidate"]], **row} for row in timeline],
+        "eliminations": [{"name": names[row["candidate"]], **row, "trial": trials[row["trial"]]} for row in timeline],
     }
 
 

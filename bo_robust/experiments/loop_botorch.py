@@ -9,17 +9,14 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-import time
 import warnings
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import pandas as pd
 import torch
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.exceptions import ModelFittingError
@@ -30,14 +27,12 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from bo_robust.experiments.build import build_design_problem
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.outliers import draw
 from bo_robust.experiments.problems import DesignProblem
 from bo_robust.methods import METHODS
 from bo_robust.models import RobustGP, suggest_replicates
-from bo_robust.utils import specs
 from bo_robust.utils.specs import quoted
 
 # RobustGP's warnings: outliers are many, or more than can be told from the others.
@@ -264,44 +259,22 @@ def run_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) -> 
     }
 
 
-def run_method(
-    panel: Panel, j: int, trials: Sequence[int], data_dir: str | None, device: str
-) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Run trials of method number ``j``, and return its traces (columns of :func:`run_trial`) and metadata.
-
-    The metadata are ``seconds`` and the problem's ``notes``.
-    """
-    problem = build_design_problem(panel, None if data_dir is None else Path(data_dir))
-    method, began = panel.methods[j], time.perf_counter()
-    frames = []
-    for trial in trials:
-        frame = pd.DataFrame(run_trial(problem, build_method(method.name, method.options), panel, trial))
-        frame.insert(0, "trial", trial)
-        frame.insert(0, "method", method.label)
-        frame.insert(0, "panel", panel.name)
-        frames.append(frame)
-    return pd.concat(frames, ignore_index=True), {"seconds": time.perf_counter() - began, "notes": problem.notes}
+def metadata(problem: DesignProblem) -> dict[str, Any]:
+    """What a summary says of the problem beside its notes: nothing."""
+    return {}
 
 
-def settings_used(panel: Panel, data_dir: Path | None, device: torch.device) -> dict[str, Any]:
-    """Everything a panel uses, with every constant filled in, as plain data; errors are those of building it."""
+def settings_used(panel: Panel, problem: DesignProblem, device: torch.device) -> dict[str, Any]:
+    """What a panel takes from its problem; ``RunError`` where both do not fit together, or the device."""
     if device.type != "cpu":
         raise RunError(f"panel {panel.name!r}: `loop: botorch` runs on a CPU, not on {device}.")
-    problem = build_design_problem(panel, data_dir)
     initial = initial_size(panel, problem)
     where, horizon = f"panel {panel.name!r}: horizon must be", panel.horizon
     if horizon <= initial:
         raise RunError(f"{where} above the {initial} points of the initial design, got {horizon}.")
     if problem.candidates is not None and horizon > len(problem.candidates):
         raise RunError(f"{where} at most the {len(problem.candidates)} designs of its table, got {horizon}.")
-    methods = {m.label: build_method(m.name, m.options) for m in panel.methods}
-    used = {label: {"class": type(method).__name__, **vars(method)} for label, method in methods.items()}
-    return {"initial": initial, "methods": used}
-
-
-def build_method(name: str, options: Mapping[str, Any]) -> Any:
-    """Build the method of a name with its settings; a ``SpecError`` names the nearest valid name or setting."""
-    return specs.build({"kind": name, **options}, BOTORCH_METHODS, {}, "method")
+    return {"initial": initial}
 
 
 def initial_size(panel: Panel, problem: DesignProblem) -> int:

@@ -7,19 +7,14 @@ Nothing depends on what ran before.
 import functools
 import math
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
 from bo_robust.acquisition import recommend_design
-from bo_robust.experiments.build import build_conditions_problem, find_device
-from bo_robust.experiments.conditions.base import ConditionsMethod, Proposal, Round
-from bo_robust.experiments.conditions.methods import build_method
+from bo_robust.experiments.conditions.base import ConditionsMethod, Round
 from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.problems.conditions import ConditionsProblem, optimum, over_environment, regret
@@ -110,71 +105,36 @@ def run_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel
             row["values"] = over_environment(problem, best)[0].tolist()
         if not last or method.bounds_regret:
             chosen, row["seconds"] = _timed(method, now, seeds[r])
-            if chosen.max_upper is not None:
+            x = chosen[: problem.dim_x]
+            if method.bounds_regret:
                 with torch.no_grad():  # the search may have missed what is known
                     known = float(bound(now.designs.unsqueeze(-2)).max())
-                row["regret_bound"] = float(bound.regret_bound(best, max(chosen.max_upper, known)))
+                    highest = max(float(bound(x.unsqueeze(0))), known)
+                    lower, upper = bound.bounds_of(chosen.unsqueeze(0), None)
+                row["regret_bound"] = float(bound.regret_bound(best, highest))
             if not last:
-                point = chosen.point.unsqueeze(0)
-                y = problem.f(point) + noise[n + r]
+                y = problem.f(chosen.unsqueeze(0)) + noise[n + r]
                 if method.bounds_regret:
-                    with torch.no_grad():
-                        lower, upper = bound.bounds_of(point, None)
                     row["bound"] = float((upper - lower).max())
-                row |= {
-                    "chosen_regret": regret_of((*chosen.point[: problem.dim_x].tolist(),)),
-                    "point": chosen.point.tolist(),
-                    "y": float(y),
-                }
-                X, Y = torch.cat([X, point]), torch.cat([Y, y])
+                row |= {"chosen_regret": regret_of((*x.tolist(),)), "point": chosen.tolist(), "y": float(y)}
+                X, Y = torch.cat([X, chosen.unsqueeze(0)]), torch.cat([Y, y])
         for key, value in row.items():
             rows.setdefault(key, []).append(value)
     return rows
 
 
-def run_method(
-    panel: Panel, j: int, trials: Sequence[int], data_dir: str | None, device: str
-) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Run trials of method number ``j``, and return its traces (columns of :func:`run_trial`) and metadata.
-
-    The metadata are ``seconds``, the problem's ``notes`` and ``alpha``, and its optimum: ``x`` and its ``value``.
-    """
-    problem = _problem(panel.model_dump_json(), data_dir, device)
-    method, began = panel.methods[j], time.perf_counter()
-    frames = []
-    for trial in trials:
-        frame = pd.DataFrame(run_trial(problem, build_method(method.name, method.options), panel, trial))
-        frame.insert(0, "trial", trial)
-        frame.insert(0, "method", method.label)
-        frame.insert(0, "panel", panel.name)
-        frames.append(frame)
+def metadata(problem: ConditionsProblem) -> dict[str, Any]:
+    """What a summary says of the problem: ``alpha``, and its optimum ``x`` and ``value``."""
     best = optimum(problem)
-    metadata = {
-        "seconds": time.perf_counter() - began,
-        "notes": problem.notes,
-        "alpha": problem.alpha,
-        "x": best.x.tolist(),
-        "value": best.value,
-    }
-    return pd.concat(frames, ignore_index=True), metadata
+    return {"alpha": problem.alpha, "x": best.x.tolist(), "value": best.value}
 
 
-def settings_used(panel: Panel, data_dir: Path | None, device: torch.device) -> dict[str, Any]:
-    """Everything a panel uses, with every constant filled in, as plain data; errors are those of building it."""
-    problem = _problem(panel.model_dump_json(), None if data_dir is None else str(data_dir.resolve()), str(device))
-    methods = {m.label: build_method(m.name, m.options) for m in panel.methods}
-    used = {label: {"class": type(method).__name__, **vars(method)} for label, method in methods.items()}
-    return {"noise_var": problem.noise_var, "alpha": problem.alpha, "methods": used}
+def settings_used(panel: Panel, problem: ConditionsProblem, device: torch.device) -> dict[str, Any]:
+    """What a panel takes from its problem."""
+    return {"noise_var": problem.noise_var, "alpha": problem.alpha}
 
 
-@functools.lru_cache(maxsize=1)
-def _problem(panel: str, data_dir: str | None, device: str) -> ConditionsProblem:
-    """The problem of a panel given as JSON. Kept, so that data are read and the optimum is searched once."""
-    made = Panel.model_validate_json(panel)
-    return build_conditions_problem(made, None if data_dir is None else Path(data_dir), find_device(device))
-
-
-def _timed(method: ConditionsMethod, now: Round, seed: int) -> tuple[Proposal, float]:
+def _timed(method: ConditionsMethod, now: Round, seed: int) -> tuple[Tensor, float]:
     """What the method proposes, and its seconds.
 
     The generators of torch and NumPy (used by SciPy's optimisers) are seeded, and restored afterwards.

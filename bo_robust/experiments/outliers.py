@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 from scipy import stats
 from torch import Tensor
 
-from bo_robust.experiments.config import Cauchy, DeadSensor, Outliers, Shift, StudentT
 from bo_robust.experiments.problems import DesignProblem
 from bo_robust.utils.random import stream
 
@@ -42,6 +43,56 @@ class Draws:
         if math.isfinite(self.stuck[t]):
             return float(self.stuck[t])
         return float(problem.read(x, self.uniform[t], self.normal[t]) + self.shift[t])
+
+
+Share = Annotated[float, Field(gt=0.0, lt=1.0)]
+InSd = Annotated[float, Field(gt=0.0)]  # in standard deviations of f
+
+
+class _Outliers(BaseModel):
+    """Base of the kinds of outliers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Shift(_Outliers):
+    """A ``share`` of the readings are wrong by ``size``: too good, too bad, or on either side."""
+
+    kind: Literal["shift"]
+    share: Share
+    size: InSd = 10.0
+    side: Literal["either", "good", "bad"] = "either"
+
+
+class Cauchy(_Outliers):
+    """A ``share`` of the readings have Cauchy noise of this ``scale``."""
+
+    kind: Literal["cauchy"]
+    share: Share
+    scale: InSd = 1.0
+
+
+class StudentT(_Outliers):
+    """All readings have Student-t noise of 2 degrees of freedom and this ``scale`` instead of Gaussian noise."""
+
+    kind: Literal["student_t"]
+    scale: InSd = 0.3  # then 8 % of it lies beyond one sd of f
+
+
+class DeadSensor(_Outliers):
+    """A ``share`` of the readings show one constant."""
+
+    kind: Literal["dead_sensor"]
+    share: Share
+
+
+OUTLIERS: dict[str, type[BaseModel]] = {
+    "shift": Shift,
+    "cauchy": Cauchy,
+    "student_t": StudentT,
+    "dead_sensor": DeadSensor,
+}
+Outliers = Annotated[Shift | Cauchy | StudentT | DeadSensor, Field(discriminator="kind")]
 
 
 def draw(name: str, outliers: Outliers | None, seed: int, n: int) -> Draws:

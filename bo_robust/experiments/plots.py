@@ -30,6 +30,7 @@ THEME: Any = {
 }
 SIZE = (4.6, 3.4)  # inches of one pair of axes
 DASHES = ("-", "--", ":", "-.")  # of the first ten labels, the next ten, ...
+LOG_TITLE = f"log10 regret: mean and {100 * CONFIDENCE:.0f} % confidence interval"
 DRAWN = 200  # points of a curve on a logarithmic axis
 
 
@@ -60,14 +61,11 @@ def _over_arms(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None
     """Average and simple regret: means over trials, shaded by one standard error."""
     regret, simple = _curves(panel, traces, "regret"), _curves(panel, traces, "simple_regret")
     average = {label: values.cumsum(1) / np.arange(1, panel.horizon + 1) for label, values in regret.items()}
+    at = np.unique(np.geomspace(1, panel.horizon, min(panel.horizon, DRAWN)).round().astype(int))
     for axis, title, curves in ((axes[0], "average regret R_t / t", average), (axes[1], "simple regret", simple)):
         axis.set_title(f"{title}: mean ± standard error")
-        at = np.unique(np.geomspace(1, panel.horizon, min(panel.horizon, DRAWN)).round().astype(int)) - 1
         for label, look in looks_of(panel.labels).items():
-            values = curves[label][:, at]
-            mean, error = values.mean(0), values.std(0, ddof=1) / np.sqrt(panel.trials) if panel.trials > 1 else 0.0
-            axis.plot(at + 1, mean, label=plain_text(label), **look)
-            axis.fill_between(at + 1, mean - error, mean + error, color=look["color"], alpha=0.15, lw=0)
+            _band(axis, at, _with_error(curves[label][:, at - 1]), label, look)
         axis.set_xlabel("round")
         axis.set_xscale("log")
         axis.set_xlim(left=0.9)
@@ -81,44 +79,49 @@ def _over_arms(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None
 
 def _over_designs(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None:
     """Simple regret of the recommendation and its logarithm, after the initial design."""
-    regret = _curves(panel, traces, "regret")
     axes[0].set_title("simple regret in sd of f: mean ± standard error")
-    axes[1].set_title(f"log10 regret: mean and {100 * CONFIDENCE:.0f} % confidence interval")
+    axes[1].set_title(LOG_TITLE)
+    regret = _curves(panel, traces, "regret")
     for label, look in looks_of(panel.labels).items():
         at = np.flatnonzero(~np.isnan(regret[label]).any(0))
         values = regret[label][:, at]
-        error = values.std(0, ddof=1) / np.sqrt(panel.trials) if panel.trials > 1 else 0.0
-        curves = ((values.mean(0), values.mean(0) - error, values.mean(0) + error), _log_curve(values))
-        for axis, (mean, low, high) in zip(axes, curves, strict=True):
-            axis.plot(at + 1, mean, label=plain_text(label), **look)
-            axis.fill_between(at + 1, low, high, color=look["color"], alpha=0.15, lw=0)
+        _band(axes[0], at + 1, _with_error(values), label, look)
+        _band(axes[1], at + 1, mean_interval(log_regret(values), CONFIDENCE), label, look)
     axes[0].set_ylim(bottom=0.0)
     for axis in axes:
         axis.set_xlabel("evaluation")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _log_curve(regret: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean of log10 regret by round, and both ends of its interval, of ``trials x rows``."""
-    return mean_interval(log_regret(regret), CONFIDENCE)
-
-
 def _over_environment(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None:
     """log10 regret with the confidence interval of its mean; regret bounds beside the regret that they bound."""
-    regret, regret_bound = _curves(panel, traces, "regret"), _curves(panel, traces, "regret_bound")
-    axes[0].set_title(f"log10 regret: mean and {100 * CONFIDENCE:.0f} % confidence interval")
+    axes[0].set_title(LOG_TITLE)
     axes[1].set_title("medians: regret bound (solid), regret (dashed)")
     axes[1].set_yscale("log")
+    regret, regret_bound = _curves(panel, traces, "regret"), _curves(panel, traces, "regret_bound")
     for label, look in looks_of(panel.labels).items():
-        mean, low, high = _log_curve(regret[label])
-        axes[0].plot(mean, label=plain_text(label), **look)
-        axes[0].fill_between(np.arange(len(mean)), low, high, color=look["color"], alpha=0.15, lw=0)
+        of_log = log_regret(regret[label])
+        _band(axes[0], np.arange(panel.rows), mean_interval(of_log, CONFIDENCE), label, look)
         if not np.isnan(regret_bound[label]).all():  # methods that do not bound the regret have none in any round
             axes[1].plot(np.median(regret_bound[label], 0), color=look["color"])
-            axes[1].plot(10.0 ** np.median(log_regret(regret[label]), 0), color=look["color"], linestyle="--")
+            axes[1].plot(10.0 ** np.median(of_log, 0), color=look["color"], linestyle="--")
     for axis in axes:
         axis.set_xlabel("round")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _with_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean over trials, and one standard error below and above it."""
+    mean, n = values.mean(0), len(values)
+    error = values.std(0, ddof=1) / np.sqrt(n) if n > 1 else 0.0
+    return mean, mean - error, mean + error
+
+
+def _band(axis: Axes, at: np.ndarray, curve: tuple[Any, Any, Any], label: str, look: dict[str, Any]) -> None:
+    """Draw a curve and shade what lies between its lower and its upper end."""
+    mean, low, high = curve
+    axis.plot(at, mean, label=plain_text(label), **look)
+    axis.fill_between(at, low, high, color=look["color"], alpha=0.15, lw=0)
 
 
 def _curves(panel: Panel, traces: pd.DataFrame, column: str) -> Mapping[str, np.ndarray]:

@@ -31,7 +31,7 @@ import bo_robust
 from bo_robust.experiments.build import fastest_device, find_device, settings_used
 from bo_robust.experiments.config import Panel, RunConfig
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, parquet_bytes, read, run_job, write
+from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, read, run_job, write
 from bo_robust.experiments.summary import join_metadata, print_report, summarise
 from bo_robust.utils.specs import nearest, quoted
 
@@ -70,11 +70,13 @@ def start(
             cannot be run, a worker dies, or writing fails.
     """
     console = console or Console()
-    if trials_per_job is not None and (trials_per_job < 1 or config.by_trial):
-        hint = "left out in this loop, which runs trial by trial" if config.by_trial else "at least 1"
+    by_trial = config.panels[0].by_trial
+    if trials_per_job is not None and (trials_per_job < 1 or by_trial):
+        hint = "left out in this loop, which runs trial by trial" if by_trial else "at least 1"
         raise RunError(f"--trials-per-job must be {hint}, got {trials_per_job}.")
     if data_dir is None and os.environ.get("BO_ROBUST_DATA"):
         data_dir = Path(os.environ["BO_ROBUST_DATA"])
+    data_dir = None if data_dir is None else data_dir.resolve()
     if device == "auto":
         device = fastest_device(config.panels, data_dir)
         if torch.cuda.is_available():
@@ -93,8 +95,7 @@ def start(
     todo = [job for job in jobs if (about(job.path(folder)) or {}).get("job") != list(job)]
     there = f", {len(jobs) - len(todo)} of them finished before" if len(todo) < len(jobs) else ""
     console.print(f"Results go to {folder}: {len(jobs)} jobs{there}.", markup=False, soft_wrap=True)
-    data = None if data_dir is None else str(data_dir.resolve())
-    setting = Setting(folder.resolve(), digest, device, data, torch.get_num_threads())
+    setting = Setting(folder.resolve(), digest, device, data_dir, torch.get_num_threads())
     with _progress([job.path(folder) for job in jobs], console):
         _run_jobs(todo, config.panels, setting, workers, backend)
     return _finish(config, folder, jobs, {"digest": digest, "settings": used, **environment(device)}, console)
@@ -203,7 +204,7 @@ def _finish(
     traces = pd.concat(frames, ignore_index=True).astype({"panel": "category", "method": "category"})
     summary = summarise(config, traces, of_methods) | known | {"config": config.to_dict()}
     print_report(summary, console)
-    files = {"traces.parquet": parquet_bytes(traces)}
+    files = {"traces.parquet": traces.to_parquet(compression="zstd")}
     for i, panel in enumerate(config.panels):
         name = file_name(i, panel.name)
         try:

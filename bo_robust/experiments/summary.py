@@ -1,8 +1,9 @@
 """From traces to numbers, and to the tables and words on a terminal; the content of ``summary.json``."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -72,47 +73,13 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> dict[str, Any]:
     return {"mean": mean, "error": error, "significant": bool(significant)}
 
 
-def best_and_ties(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The label of lowest mean and those not significantly different; ``values`` has one number per trial."""
-    best = min(values, key=lambda label: values[label].mean())
-    others = [label for label in values if label != best]
-    ties = [label for label in others if not difference(values[label], values[best])["significant"]]
-    return {"best": best, "not_distinguishable_from_best": ties}
-
-
-def compare_pairs(
-    pairs: Iterable[tuple[str, str]], measures: Mapping[str, Mapping[str, np.ndarray]]
-) -> list[dict[str, Any]]:
-    """The paired difference, first label minus second, of every pair in every measure.
-
-    ``measures`` holds one number per trial, by name of the measure and label.
-    """
-    return [
-        {"pair": [ours, theirs], **{name: difference(by[ours], by[theirs]) for name, by in measures.items()}}
-        for ours, theirs in pairs
-    ]
-
-
 def join_metadata(jobs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Metadata of all trials of a method, from those of its jobs, in order."""
     joined = jobs[0] | {"seconds": sum(of["seconds"] for of in jobs)}
-    if "eliminations" in joined:  # over arms
-        joined["eliminations"] = _join_eliminations([of["eliminations"] for of in jobs])
+    if known := joined.get("eliminations"):  # lists over the trials, or None
+        parts = {key: [of["eliminations"][key] for of in jobs] for key in ("true", "survivors", "eliminations")}
+        joined["eliminations"] = known | {key: [*chain(*of)] for key, of in parts.items() if known[key] is not None}
     return joined
-
-
-def _join_eliminations(records: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """One record of all trials, from those of several jobs, in order."""
-    known = [record for record in records if record is not None]
-    if not known:
-        return None
-    failed: list[dict[str, Any]] = []
-    survivors: list[list[str]] = []
-    for record in known:
-        failed += [{**row, "trial": row["trial"] + len(survivors)} for row in record["eliminations"]]
-        survivors += record["survivors"]
-    true = None if known[0]["true"] is None else [name for record in known for name in record["true"]]
-    return {"candidates": known[0]["candidates"], "true": true, "survivors": survivors, "eliminations": failed}
 
 
 def summarise(config: RunConfig, traces: pd.DataFrame, metadata: Mapping[str, Metadata]) -> dict[str, Any]:
@@ -128,6 +95,8 @@ def summarise(config: RunConfig, traces: pd.DataFrame, metadata: Mapping[str, Me
         rows, known = traces[traces["panel"] == panel.name], metadata[panel.name]
         by_label = {label: rows[rows["method"] == label] for label in panel.labels}
         methods, measures, others = SUMMARISED[panel.loop](panel, by_label, known)
+        by = next(iter(measures.values()))
+        best = min(by, key=lambda label: by[label].mean())
         panels.append(
             {
                 "name": panel.name,
@@ -136,8 +105,14 @@ def summarise(config: RunConfig, traces: pd.DataFrame, metadata: Mapping[str, Me
                 "horizon": panel.horizon,
                 "notes": known[panel.labels[0]]["notes"],
                 "methods": methods,
-                **best_and_ties(next(iter(measures.values()))),
-                "comparisons": compare_pairs(panel.compare, measures),
+                "best": best,
+                "not_distinguishable_from_best": [
+                    label for label in by if label != best and not difference(by[label], by[best])["significant"]
+                ],
+                "comparisons": [
+                    {"pair": [a, b], **{name: difference(of[a], of[b]) for name, of in measures.items()}}
+                    for a, b in panel.compare
+                ],
                 "warnings": [],
                 **others,
             }
@@ -159,31 +134,28 @@ def _over_arms(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: Metadat
         measures["average_regret"][label] = by_trial["regret"].mean().to_numpy()
         measures["simple_regret"][label] = by_trial["simple_regret"].last().to_numpy()
         with_width = bool(of["width"].notna().any())
+        failed = of.loc[~of["ok"], ["trial", "round"]].sort_values(["round", "trial"])
         methods[label] = {
             **{measure: mean_and_error(values[label]) for measure, values in measures.items()},
             "coverage": float(of["coverage"].mean()) if with_width else None,
             "final_coverage": float(by_trial["coverage"].last().mean()) if with_width else None,
             "mean_width": float(of["width"].mean()) if with_width else None,
             "truncated": float(of["truncated"].mean()),
-            "failed_pulls": int((~of["ok"]).sum()),
-            "first_failed": _first_failed(of),
+            "failed_pulls": len(failed),
+            "first_failed": failed.iloc[0].tolist() if len(failed) else None,
             "seconds": metadata[label]["seconds"],
             "dictionary": _dictionary(of),
             "eliminations": _summarise_eliminations(metadata[label]["eliminations"], panel.trials),
         }
-    average, named = measures["average_regret"], {method.label: method.name for method in panel.methods}
-    baselines = [label for label, name in named.items() if ALGORITHMS[name].is_baseline]
-    truncation = [_truncation_warning(label, rows[label], metadata[label], named[label]) for label in methods]
+    average, algorithms = measures["average_regret"], {of.label: ALGORITHMS[of.name] for of in panel.methods}
+    baselines = [label for label, algorithm in algorithms.items() if algorithm.is_baseline]
+    gaps = [(a, difference(average[a], average[b])) for a in average if a not in baselines for b in baselines]
+    truncation = [_truncation_warning(a, rows[a], metadata[a], algorithms[a].truncates_anew) for a in methods]
     elimination = [_elimination_warnings(label, one["eliminations"], panel) for label, one in methods.items()]
     others = {
         "delta": panel.delta,
-        "no_better_than_random": [
-            label
-            for label in average
-            for baseline in baselines
-            if label not in baselines and not _lower(average[label], average[baseline])
-        ],
-        "warnings": [*filter(None, truncation), *(line for lines in elimination for line in lines)],
+        "no_better_than_random": [a for a, gap in gaps if not (gap["significant"] and gap["mean"] < 0)],
+        "warnings": [*filter(None, truncation), *chain(*elimination)],
     }
     return methods, measures, others
 
@@ -237,8 +209,21 @@ def _over_conditions(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: M
     - ``regret_bound``: median after the last round; ``regret_bound_held``, ``bound_held``: share of rounds in which the
       regret bound and the bound 2 w sigma held. None where a method has none.
     """
-    methods = {label: _conditions_method(panel, of) for label, of in rows.items()}
-    final = {label: np.array(one["final"]) for label, one in methods.items()}
+    methods: dict[str, Any] = {}
+    for label, of in rows.items():
+        final, bound = of.groupby("trial", sort=True)[["regret", "regret_bound"]].nth(-1).T.to_numpy()
+        chosen = of[of["bound"].notna()]  # a point, by a method that bounds its regret
+        bounds = bool(of["regret_bound"].notna().any())
+        methods[label] = {
+            **_log_mean(final),
+            "median_regret": float(np.median(final)),
+            "final": log_regret(final).tolist(),
+            "seconds": float(of["seconds"].median()),
+            "regret_bound": float(np.median(bound)) if bounds else None,
+            "regret_bound_held": float((of["regret_bound"] >= of["regret"]).mean()) if bounds else None,
+            "bound_held": float((chosen["bound"] >= chosen["chosen_regret"]).mean()) if len(chosen) else None,
+            "failed_fits": int((~of["fit_ok"]).sum()),
+        }
     known = metadata[panel.labels[0]]
     others = {
         "problem": panel.problem,
@@ -246,32 +231,7 @@ def _over_conditions(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: M
         "alpha": known["alpha"],
         "regret_floor": FLOOR,
     }
-    return methods, {"log10_regret": final}, others
-
-
-def _conditions_method(panel: Panel, rows: pd.DataFrame) -> dict[str, Any]:
-    def table(column: str) -> np.ndarray:
-        return rows[column].to_numpy(dtype=float).reshape(panel.trials, panel.rows)
-
-    regret, regret_bound = table("regret"), table("regret_bound")
-    held: dict[str, Any] = {"regret_bound": None, "regret_bound_held": None, "bound_held": None}
-    if not np.isnan(regret_bound).all():  # methods that do not bound the regret have none in any round
-        held |= {
-            "regret_bound": float(np.median(regret_bound[:, -1])),
-            "regret_bound_held": float((regret_bound >= regret).mean()),
-        }
-    # After the last round no point is chosen.
-    bound, chosen = table("bound")[:, :-1], table("chosen_regret")[:, :-1]
-    if not np.isnan(bound).all():
-        held["bound_held"] = float((bound >= chosen).mean())
-    return {
-        **_log_mean(regret[:, -1]),
-        "median_regret": float(np.median(regret[:, -1])),
-        "final": log_regret(regret[:, -1]).tolist(),
-        "seconds": float(np.nanmedian(table("seconds"))),
-        **held,
-        "failed_fits": int((~rows["fit_ok"]).sum()),
-    }
+    return methods, {"log10_regret": {label: np.array(one["final"]) for label, one in methods.items()}}, others
 
 
 SUMMARISED: dict[str, Callable[[Panel, Mapping[str, pd.DataFrame], Metadata], Summarised]] = {
@@ -286,30 +246,17 @@ def log_regret(regret: Any) -> np.ndarray:
     return np.log10(np.maximum(np.asarray(regret, dtype=float), FLOOR))
 
 
-def _lower(ours: np.ndarray, theirs: np.ndarray) -> bool:
-    found = difference(ours, theirs)
-    return found["significant"] and found["mean"] < 0
-
-
-def _first_failed(rows: pd.DataFrame) -> list[int] | None:
-    failed = rows[~rows["ok"]]
-    if failed.empty:
-        return None
-    first = failed.sort_values(["round", "trial"]).iloc[0]
-    return [int(first["trial"]), int(first["round"])]
-
-
-def _truncation_warning(label: str, rows: pd.DataFrame, metadata: Mapping[str, Any], name: str) -> str | None:
+def _truncation_warning(label: str, rows: pd.DataFrame, metadata: Mapping[str, Any], anew: bool) -> str | None:
     """Warn if more than half of the rewards of an arm, or of all, were truncated.
 
-    Algorithms that truncate all rewards anew each round may believe them later: a warning then needs more than half of
-    all rewards to be truncated in their own round.
+    Algorithms that truncate all rewards ``anew`` each round may believe them later: a warning then needs more than half
+    of all rewards to be truncated in their own round.
     """
     by_arm = rows.groupby("arm")["truncated"]
     truncated, pulls = by_arm.sum(), by_arm.size()
     most = truncated[truncated > 0.5 * pulls]
     share = float(rows["truncated"].mean())
-    if ALGORITHMS[name].truncates_anew:
+    if anew:
         if share <= 0.5:
             return None
         return (
@@ -370,25 +317,18 @@ def _elimination_warnings(label: str, found: dict[str, Any] | None, panel: Panel
     return lines
 
 
-class Column(NamedTuple):
-    """A column of a table of results: its title, and the text for a method of the summary."""
-
-    title: str
-    text: Callable[[dict[str, Any]], str]
+def _number(key: str, form: str) -> Callable[[dict[str, Any]], str]:
+    """The text of a number of a method in a format of :meth:`str.format`; a dash stands for None."""
+    return lambda method: "-" if method[key] is None else form.format(method[key])
 
 
-def _column(title: str, key: str, form: str) -> Column:
-    """A column of numbers in a format of :meth:`str.format`; a dash stands for None."""
-    return Column(title, lambda e: "-" if e[key] is None else form.format(e[key]))
-
-
-def _with_error(title: str, key: str) -> Column:
+def _with_error(key: str) -> Callable[[dict[str, Any]], str]:
 
     def text(method: dict[str, Any]) -> str:
         mean, error = method[key]
         return f"{mean:.3g}" if error is None else f"{mean:.3g} ± {error:.2g}"
 
-    return Column(title, text)
+    return text
 
 
 def _log_regret(method: dict[str, Any]) -> str:
@@ -401,31 +341,32 @@ def _truncated(method: dict[str, Any]) -> str:
     return f"{100 * method['truncated']:.2g}%" if method["truncated"] else "-"
 
 
-COLUMNS: dict[str, list[Column]] = {
-    "arms": [
-        _with_error("average regret", "average_regret"),
-        _with_error("simple regret", "simple_regret"),
-        _with_error("best queried", "best_queried"),
-        _column("cover", "coverage", "{:.3f}"),
-        _column("end", "final_coverage", "{:.3f}"),
-        _column("width", "mean_width", "{:.3g}"),
-        Column("truncated", _truncated),
-        _column("sec.", "seconds", "{:.1f}"),
-    ],
-    "botorch": [
-        _with_error("simple regret", "simple_regret"),
-        Column("log10 regret", _log_regret),
-        _column("found", "found", "{:.0%}"),
-        _column("false", "false_alarms", "{:.1%}"),
-        _column("sec.", "seconds", "{:.3g}"),
-    ],
-    "environment": [
-        Column("log10 regret", _log_regret),
-        _column("median regret", "median_regret", "{:.3g}"),
-        _column("regret bound", "regret_bound", "{:.3g}"),
-        _column("held", "regret_bound_held", "{:.0%}"),
-        _column("sec.", "seconds", "{:.3g}"),
-    ],
+# Columns of the table of a loop: the title, and the text for a method of the summary.
+COLUMNS: dict[str, dict[str, Callable[[dict[str, Any]], str]]] = {
+    "arms": {
+        "average regret": _with_error("average_regret"),
+        "simple regret": _with_error("simple_regret"),
+        "best queried": _with_error("best_queried"),
+        "cover": _number("coverage", "{:.3f}"),
+        "end": _number("final_coverage", "{:.3f}"),
+        "width": _number("mean_width", "{:.3g}"),
+        "truncated": _truncated,
+        "sec.": _number("seconds", "{:.1f}"),
+    },
+    "botorch": {
+        "simple regret": _with_error("simple_regret"),
+        "log10 regret": _log_regret,
+        "found": _number("found", "{:.0%}"),
+        "false": _number("false_alarms", "{:.1%}"),
+        "sec.": _number("seconds", "{:.3g}"),
+    },
+    "environment": {
+        "log10 regret": _log_regret,
+        "median regret": _number("median_regret", "{:.3g}"),
+        "regret bound": _number("regret_bound", "{:.3g}"),
+        "held": _number("regret_bound_held", "{:.0%}"),
+        "sec.": _number("seconds", "{:.3g}"),
+    },
 }
 
 
@@ -442,9 +383,9 @@ def print_report(summary: dict[str, Any], console: Console) -> None:
         table = Table(title=escape(title), title_justify="left", pad_edge=False)
         table.add_column("method", no_wrap=True)
         for column in columns:
-            table.add_column(column.title, justify="right", no_wrap=True)
+            table.add_column(column, justify="right", no_wrap=True)
         for label, method in panel["methods"].items():
-            table.add_row(escape(label), *(column.text(method) for column in columns))
+            table.add_row(escape(label), *(text(method) for text in columns.values()))
         # Only for the table: rich would cut it to the console, but should wrap the lines below.
         width, console.width = console.width, max(console.width, TABLE_WIDTH)
         console.print(table)
@@ -469,7 +410,13 @@ def closing_lines(summary: dict[str, Any]) -> list[str]:
         ties = panel["not_distinguishable_from_best"]
         lines.append(line + (f", not distinguishable from {', '.join(ties)}." if ties else "."))
         lines += ["  " + _in_words(comparison, methods) for comparison in panel["comparisons"]]
-        lines += {"arms": _arm_lines, "botorch": lambda panel: [], "environment": _fit_lines}[loop](panel)
+        if loop == "arms":
+            lines += _arm_lines(panel)
+        lines += [
+            f"  {label}: {method['failed_fits']} fits failed; the last hyperparameters were kept."
+            for label, method in methods.items()
+            if method.get("failed_fits")
+        ]
     return lines
 
 
@@ -495,14 +442,6 @@ def _arm_lines(panel: dict[str, Any]) -> list[str]:
                 f"{trial}, round {round_}; they taught nothing and the trials went on."
             )
     return lines
-
-
-def _fit_lines(panel: dict[str, Any]) -> list[str]:
-    return [
-        f"  {label}: {method['failed_fits']} fits failed; the last hyperparameters were kept."
-        for label, method in panel["methods"].items()
-        if method["failed_fits"]
-    ]
 
 
 def _in_words(comparison: dict[str, Any], methods: dict[str, Any]) -> str:

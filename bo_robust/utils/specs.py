@@ -43,14 +43,15 @@ def build(spec: Any, registry: Mapping[str, Callable[..., Any]], context: Mappin
     options = {key: value for key, value in spec.items() if key != "kind"}
     for key in options:
         if key not in parameters:
-            raise SpecError(f"{what} has no {quoted(key)}; {nearest(key, parameters)}")
+            hint = nearest(key, parameters) if parameters else "it has no options."
+            raise SpecError(f"{what} has no {quoted(key)}; {hint}")
     options = {key: typed(value, hints.get(key, object), f"{key} of {what}") for key, value in options.items()}
-    for key, parameter in parameters.items():
-        optional = types.NoneType in typing.get_args(hints.get(key))
-        if key not in options and key in context and (optional or context[key] is not None):
+    for key in parameters.keys() & context.keys() - options.keys():
+        if context[key] is not None or types.NoneType in typing.get_args(hints.get(key)):
             options[key] = context[key]
-        if key not in options and parameter.default is parameter.empty:
-            raise SpecError(f"{what} needs {key!r}: put it beside its kind.")
+    required = [key for key, parameter in parameters.items() if parameter.default is parameter.empty]
+    if missing := [repr(key) for key in required if key not in options]:
+        raise SpecError(f"{what} needs {' and '.join(missing)}, which must be given.")
     try:
         return made(**options)
     except (ValueError, TypeError, OverflowError) as error:
@@ -92,7 +93,8 @@ def typed(value: Any, hint: Any, where: str) -> Any:
     """
     options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     plain = tuple(typing.get_origin(option) or option for option in options)
-    if Any in plain or not all(isinstance(option, type) for option in plain):  # left to the constructor
+    checkable = [isinstance(option, type) and not getattr(option, "_is_protocol", False) for option in plain]
+    if Any in plain or not all(checkable):  # left to the constructor
         return value
     # Larger whole numbers overflow a float; `type(...) is`, because bool is an int.
     if float in plain and type(value) is int and abs(value) < 10**300:

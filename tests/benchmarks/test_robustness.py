@@ -16,7 +16,7 @@ from benchmarks.robustness.picture import gaps
 from benchmarks.robustness.summary import PLAIN, REGIMES, SETTINGS
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_botorch import BOTORCH_METHODS, build_method, run_trial
+from bo_robust.experiments.loop_botorch import BOTORCH_METHODS, run_trial
 from bo_robust.experiments.problems import make_design_problem
 
 BRANIN = {"kind": "function", "function": "branin"}
@@ -32,11 +32,10 @@ def registered(monkeypatch):
 
 def run(label):
     method = GRID[label]
-    options = {key: value for key, value in method.items() if key != "name"}
     panel = {"name": "p", "problem": BRANIN, "outliers": REGIMES["10% 10sd bad"], "horizon": 9}
     made = parse({"loop": "botorch", "panels": [{**panel, "methods": [method]}]}).panels[0]
     problem = make_design_problem("function", function="branin")
-    rows = run_trial(problem, build_method(method["name"], options), made, 1)
+    rows = run_trial(problem, made.build_method(made.methods[0]), made, 1)
     return rows, np.array(rows["y"]) - problem.value(torch.tensor(rows["x"], dtype=torch.float64)).numpy()
 
 

@@ -11,8 +11,7 @@ import yaml
 
 from bo_robust.confidence import information_gain
 from bo_robust.experiments import files
-from bo_robust.experiments.build import build_algorithm, build_conditions_problem, build_problem, resolved
-from bo_robust.experiments.conditions.methods import build_method
+from bo_robust.experiments.build import build_algorithm, build_problem, resolved
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.files import load_config
@@ -59,7 +58,7 @@ def test_plain_data_and_back(tmp_path):
     assert parse(config.to_dict()) == config
     assert load_config(write(tmp_path, base()), ["trials=4"]) != config
     config = parse(environment(methods=[{"name": "rho-kg-apx", "label": "KG", "fantasies": 3}], horizon=7))
-    assert build_method(config.panels[0].methods[0].name, config.panels[0].methods[0].options).fantasies == 3
+    assert config.panels[0].build_method(config.panels[0].methods[0]).fantasies == 3
     assert parse(config.to_dict()) == config
 
 
@@ -83,9 +82,11 @@ def test_overrides(tmp_path):
 
 def change(data, path, value):
     *steps, last = path
+    inner = data
     for step in steps:
-        data = data[step]
-    data[last] = value
+        inner = inner[step]
+    inner[last] = value
+    return data
 
 
 BAD = [
@@ -96,51 +97,38 @@ BAD = [
     (["problem"], {"kind": "gp_draw"}, "`problem:` is a key of a panel; write it there, under `panels:`"),
     (["methods", 0, "name"], "mc-var", "'mc-var' is for `loop: environment`, this is `loop: arms`"),
     (["panels", 0, "problem"], {"name": "gp_draw"}, "has no `kind`; write kind: 'gp_draw'"),
-    *(
-        (["trials"], n, f"trials of panel 'p' must be a whole number >= 1 and < 2.63, got {n!r}")
-        for n in ("a", 0, True)
-    ),
-    (["horizon"], 0, "horizon of panel 'p' must be a whole number >= 1 and < 2.63, got 0"),
-    (["delta"], 1.5, "delta of panel 'p' must be a number strictly between 0 and 1, got 1.5"),
-    (["seed"], -1, "seed of panel 'p' must be a whole number >= 0 and < 2.63, got -1"),
-    (["dtype"], "float16", "float64 or float32"),
-    *((["noise_var"], v, "noise_var of panel 'p' must be a finite number > 0") for v in (-0.1, math.inf, 10**400)),
+    *((["trials"], n, f"panel 'p': trials: input should be a valid integer, got {n!r}") for n in ("a", True)),
+    (["trials"], 0, "panel 'p': trials: input should be greater than or equal to 1, got 0"),
+    (["delta"], 1.5, "panel 'p': delta: input should be less than 1, got 1.5"),
+    (["seed"], -1, "panel 'p': seed: input should be greater than or equal to 0, got -1"),
+    (["seed"], 2**63, "panel 'p': seed: input should be less than 9223372036854775808"),
+    (["dtype"], "float16", "dtype: input should be 'float64' or 'float32'"),
+    *((["noise_var"], v, "panel 'p': noise_var: input should be ") for v in (-0.1, math.inf, 10**400)),
     *((["name"], name, "becomes a folder") for name in ("", ".hidden", "a/b", "a\nb")),
-    (["name"], 5, "name of the run must be text, got 5"),
-    ([7], 3, "key 7, which is no text"),
-    (["panels", 0], 3, "a panel of the configuration must be a mapping"),
-    (["panels", 0, "problem"], "gp_draw", "problem of panel 'p' must be a mapping with a `kind`, got 'gp_draw'"),
+    (["name"], 5, "the run: name: input should be a valid string, got 5"),
+    ([7], 3, "7: keys should be strings, got 7"),
+    (["panels", 0], 3, "panels.0: input should be a valid mapping"),
+    (["panels", 0, "problem"], "gp_draw", "panel 'p': problem: input should be a valid mapping, got 'gp_draw'"),
     (["panels", 0, "problem"], {"kind": ["f"]}, "kind of `problem` of panel 'p' must be text"),
-    (["panels", 0, "problem"], {"kind": "gp_draw", 3: 4}, "key 3, which is no text"),
-    (["methods", 0, "width"], {"kind": ["f"]}, "panel 'p': the kind of `width` of method 'gp-ucb' must be text"),
+    (["panels", 0, "problem"], {"kind": "gp_draw", 3: 4}, "input should be a valid string, got 3"),
     (["methods"], [], "has no methods"),
     (["methods", 0, "name"], "gp_ucb", "did you mean 'gp-ucb'"),
-    (["methods", 0, "widht"], {"kind": "finite"}, "did you mean 'width'"),
-    (["methods", 0, "width"], {"scale": 1.0}, "`width` of method .* has no `kind`"),
     (["methods", 1, "label"], "A", "two methods labelled 'A'"),
     (["panels"], [], "has no panels"),
     (["panels"], [{"name": "p", "problem": {"kind": "gp_draw"}}] * 2, "two panels named 'p'"),
-    (["panels", 0], {"problem": {"kind": "gp_draw"}}, "has no `name:`"),
+    (["panels", 0], {"problem": {"kind": "gp_draw"}}, "name: field required"),
     (["panels", 0, "problem"], {"num_arms": 3}, "`problem` of panel 'p' has no `kind`"),
     (["compare"], [["A", "Z"]], "compares 'Z'"),
-    (["compare"], [["A"]], "pairs of labels"),
-    (["compare"], "A", "list of pairs"),
+    (["compare"], [["A"]], "compare.0: list should have at least 2 items"),
+    (["compare"], "A", "compare: input should be a valid list, got 'A'"),
 ]
-
-
-@pytest.mark.parametrize(("path", "value", "message"), BAD)
-def test_bad_configurations_say_what_to_change(tmp_path, path, value, message):
-    data = base()
-    change(data, path, value)
-    with pytest.raises(RunError, match=message):
-        load_config(write(tmp_path, data))
 
 
 BAD_OF_A_LOOP = [
     (environment, {"loop": "enviroment"}, "did you mean 'environment'"),
     (environment, {"loop": ["conditions"]}, r"unknown `loop:` \['conditions'\]"),
     (environment, {"dtype": "float64"}, "`dtype:` of panel 'B' is for `loop: arms` only"),
-    (environment, {"panels": [{"name": "B", "problem": {"kind": "gp_draw"}}]}, "it is a problem of `loop: arms`"),
+    (environment, {"panels": [{"name": "B", "problem": {"kind": "gp_draw"}}]}, "problem 'gp_draw' is for `loop: arms`"),
     (environment, {"methods": ["gp-ucb"]}, "'gp-ucb' is for `loop: arms`, this is `loop: environment`"),
     (environment, {"methods": ["v-ucbb"]}, "did you mean 'v-ucb'"),
     (environment, {"methods": [{"name": "rho-kg-apx", "fantasy": 3}]}, "did you mean 'fantasies'"),
@@ -148,51 +136,41 @@ BAD_OF_A_LOOP = [
     (environment, {"methods": [{"name": "rho-kg-apx", "fantasies": 0}]}, "fantasies must be a whole number >= 1"),
     (environment, {"methods": [{"name": "mc-var", "samples": 1.5}]}, "samples of method 'mc-var' must be a whole num"),
     (environment, {"panels": [{"name": "B", "problem": {"kind": "brannin"}}]}, "did you mean 'branin'"),
-    (environment, {"panels": [{"name": "B"}]}, "has no `problem:`"),
-    (environment, {"refit_every": 0}, "refit_every of panel 'B' must be a whole number >= 1"),
+    (environment, {"panels": [{"name": "B"}]}, "panel 'B': problem: field required"),
+    (environment, {"refit_every": 0}, "panel 'B': refit_every: input should be greater than or equal to 1"),
     (environment, {"initial": 0}, "initial of panel 'B' must be at least 1 point"),
     (botorch, {"methods": ["RobustGp"]}, "panel 'B': unknown method 'RobustGp'; did you mean 'RobustGP'"),
     (botorch, {"methods": ["gp-ucb"]}, "'gp-ucb' is for `loop: arms`, this is `loop: botorch`"),
     (botorch, {"methods": [{"name": "RobustGP", "replicate": True}]}, "did you mean 'replicates'"),
     (botorch, {"delta": 0.1}, "`delta:` of panel 'B' is for `loop: arms` only"),
-    (botorch, {"outliers": {"kind": "shfit", "share": 0.1}}, "outliers 'shfit' of panel 'B'; did you mean 'shift'"),
-    (botorch, {"outliers": {"kind": "shift"}}, "outliers 'shift' of panel 'B' has no `share:`"),
-    (botorch, {"outliers": {"kind": "shift", "share": 1.5}}, "share of outliers 'shift' of panel 'B' must be a number"),
-    (botorch, {"outliers": {"kind": "cauchy", "share": 0.1, "size": 3}}, "unknown key 'size' in outliers 'cauchy' of"),
-    (botorch, {"outliers": {"share": 0.1}}, "outliers of panel 'B' must be empty or a mapping whose kind is one of"),
-    (botorch, {"outliers": "shift"}, "outliers of panel 'B' must be empty or a mapping"),
-    (botorch, {"panels": [{"name": "B", "problem": {"kind": "gp_draw"}}]}, "it is a problem of `loop: arms`"),
+    (botorch, {"outliers": {"kind": "shfit", "share": 0.1}}, "panel 'B': outliers: .* 'shfit'; did you mean 'shift'"),
+    (botorch, {"outliers": {"kind": "shift"}}, "panel 'B': outliers.shift.share: field required"),
+    (botorch, {"outliers": {"kind": "shift", "share": 1.5}}, "outliers.shift.share: input should be less than 1"),
+    (botorch, {"outliers": {"kind": "cauchy", "share": 0.1, "size": 3}}, "key 'outliers.cauchy.size' in panel 'B'"),
+    (botorch, {"outliers": {"share": 0.1}}, "panel 'B': outliers: unable to extract tag using discriminator 'kind'"),
+    (botorch, {"outliers": "shift"}, "panel 'B': outliers: input should be a valid mapping"),
+    (botorch, {"panels": [{"name": "B", "problem": {"kind": "gp_draw"}}]}, "problem 'gp_draw' is for `loop: arms`"),
     (botorch, {"initial": 9}, "initial must be below the horizon"),
 ]
 
 
-@pytest.mark.parametrize(("data", "over", "message"), BAD_OF_A_LOOP)
-def test_bad_configurations_of_a_loop_say_what_to_change(data, over, message):
+ALL_BAD = [(change(base(), path, value), message) for path, value, message in BAD]
+ALL_BAD += [(data(**over), message) for data, over, message in BAD_OF_A_LOOP]
+
+
+@pytest.mark.parametrize(("data", "message"), ALL_BAD)
+def test_bad_configurations_say_what_to_change(data, message):
     with pytest.raises(RunError, match=message):
-        parse(data(**over))
+        parse(data)
 
 
-def test_a_key_that_nothing_knows_is_named_before_one_that_is_missing(tmp_path):
+def test_a_key_that_nothing_knows_is_named_before_one_that_is_missing():
     data = base()
     data["algorithms"] = data.pop("methods")
     with pytest.raises(RunError, match="unknown key 'algorithms' in the run; did you mean 'methods'"):
-        load_config(write(tmp_path, data))
+        parse(data)
     with pytest.raises(RunError, match="`problem:` is a key of a panel; write it there, under `panels:`"):
-        load_config(write(tmp_path, {**data.pop("panels")[0], "methods": ["gp-ucb"], "trials": 3}))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"z": "neither"}, "'discrete' or 'continuous'"), ({"zz": 1}, "has no 'zz'"), ({"device": "cpu"}, "use --device")],
-)
-def test_options_of_a_problem_over_conditions(options, message):
-    def problem(**options):
-        panel = {"name": "B", "problem": {"kind": "branin", **options}}
-        return build_conditions_problem(parse(environment(panels=[panel])).panels[0], None, "cpu")
-
-    assert problem(z="continuous").points is None
-    with pytest.raises(RunError, match=message):
-        problem(**options)
+        parse({**data.pop("panels")[0], "methods": ["gp-ucb"], "trials": 3})
 
 
 INVALID = (b"a: [1,", b"[" * 3000, b"description: 2020-13-45", b"a: !!python/object/apply:os.system ['true']")
@@ -226,8 +204,8 @@ def test_unreadable_files(tmp_path, content, message):
         ("panels.0.name.x=1", "there is no|has no keys"),
         ("panels.0.name.x.y=1", "has no keys"),
         *((text, "there is no '-1'") for text in ("panels.-1.trials=1", "panels.-1=1")),
-        ("panels.0=1", "must be a mapping"),
-        ("panels=5", "must be a list of panels, got 5"),
+        ("panels.0=1", "should be a valid mapping"),
+        ("panels=5", "panels: input should be a valid list, got 5"),
         ("x=[", "the value of --set 'x=.' is not valid YAML"),
         ("panels.0.problem={kind: gp_draw, kind: sp500}", "key 'kind' stands twice"),
     ],
@@ -242,7 +220,7 @@ def test_panels_of_a_wrong_shape(tmp_path, panels):
     path = write(tmp_path, {**base(), "panels": panels})
     outer = write(tmp_path, {"include": ["c.yaml"]}, "outer.yaml")
     for file, given in ((path, {}), (path, {"trials": 3}), (outer, {}), (outer, {"trials": 3})):
-        with pytest.raises(RunError, match="must be a list of panels"):
+        with pytest.raises(RunError, match=r"panels.* be a (valid )?list"):
             load_config(file, **given)
     with pytest.raises(RunError, match="must be a mapping"):
         parse([])
@@ -254,11 +232,7 @@ def test_numbers_with_an_exponent_are_numbers(tmp_path, text):
     path.write_text(yaml.safe_dump(base()) + f"delta: {text}\n")
     assert load_config(path).panels[0].delta == pytest.approx(1e-3)
     assert load_config(path, [f"delta={text}"]).panels[0].delta == pytest.approx(1e-3)
-
-
-def test_text_with_an_e_stays_text(tmp_path):
-    config = load_config(write(tmp_path, base()), ["name=e-3", "description=1e3x"])
-    assert (config.name, config.description) == ("e-3", "1e3x")
+    assert load_config(path, ["description=1e3x"]).description == "1e3x"
 
 
 def test_merged_keys_may_be_overridden(tmp_path):
@@ -280,7 +254,7 @@ def test_the_shipped_configurations_load_by_name(tmp_path, monkeypatch):
     with pytest.raises(RunError, match="did you mean 'quickstart'"):
         load_config("quickstrat")
     (tmp_path / "quickstart").write_text("panels: 5")  # a file goes first
-    with pytest.raises(RunError, match="list of panels"):
+    with pytest.raises(RunError, match="valid list"):
         load_config("quickstart")
     for name, path in named.items():
         config = load_config(path if name == "quickstart" else name)
@@ -295,16 +269,19 @@ SCHEDULES = [
     ({"name": "gp-ucb", "width": {"kind": "finit"}}, "did you mean 'finite'"),
     ({"name": "gp-ucb", "width": {"kind": "finite", "scale": -1.0}}, "scale"),
     ({"name": "gp-ucb", "width": {"kind": "compact"}}, "needs 'dim'"),
-    ({"name": "gp-ucb", "margin": 0.1}, "panel 'p': unknown key 'margin' in method 'gp-ucb'"),
-    ({"name": "ei", "width": {"kind": "finite"}}, "panel 'p': unknown key 'width' in method 'ei'"),
+    ({"name": "gp-ucb", "widht": {"kind": "finite"}}, "did you mean 'width'"),
+    ({"name": "gp-ucb", "width": {"scale": 1.0}}, "width has no `kind`"),
+    ({"name": "gp-ucb", "width": {"kind": ["f"]}}, "'GP-UCB' of panel 'p': the kind of width must be text"),
+    ({"name": "gp-ucb", "margin": 0.1}, "panel 'p': method 'gp-ucb' has no 'margin'"),
+    ({"name": "ei", "width": {"kind": "finite"}}, "panel 'p': method 'ei' has no 'width'; it has no options"),
     ({"name": "pi", "margin": -1.0}, "margin"),
     ({"name": "bkb", "oversampling": 0.5}, "must be a finite number >= 1"),
     ({"name": "bkb", "epsilon": 1.5}, "epsilon"),
     ({"name": "bkb", "epsilon": 0.5, "oversampling": 5.0}, "in place of oversampling"),
-    ({"name": "gp-ucb", "epsilon": 0.5}, "panel 'p': unknown key 'epsilon' in method 'gp-ucb'"),
+    ({"name": "gp-ucb", "epsilon": 0.5}, "panel 'p': method 'gp-ucb' has no 'epsilon'"),
     ({"name": "bbkb", "oversampling": 5.0, "batch_constant": -1.0}, "batch_constant"),
-    ({"name": "bbkb"}, "panel 'p': method 'bbkb' needs `oversampling:` and `batch_constant:`; `bo-robust list bbkb` d"),
-    ({"name": "bbkb", "epsilon": 0.5}, "method 'bbkb' needs `batch_constant:`;"),
+    ({"name": "bbkb"}, "panel 'p': method 'bbkb' needs 'oversampling' and 'batch_constant', which must be given"),
+    ({"name": "bbkb", "epsilon": 0.5}, "method 'bbkb' needs 'batch_constant', which"),
     ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "moment_bound": -2.0, "alpha": 1.0}}, "moment_bound"),
     ({"name": "gp-ucb", "width": CONSTANT | {"value": True}}, "value of width 'constant' must be a number, got True"),
     ({"name": "gp-ucb", "width": CONSTANT | {"value": math.nan}}, "value must be a finite number"),
@@ -340,7 +317,8 @@ def test_schedules_take_their_constants_from_problem_and_panel(device):
 
 def on(problem):
     """A panel of ``problem``, from a file's data."""
-    return parse({**base(), "panels": [{"name": "p", "problem": problem}]}).panels[0]
+    data = environment() if problem["kind"] == "branin" else base()
+    return parse({**data, "panels": [{"name": "p", "problem": problem}]}).panels[0]
 
 
 RKHS = {"kind": "rkhs_function", "num_arms": 10}
@@ -360,6 +338,9 @@ PARAMETERS = [
     ({"kind": "gp_draw", "name": "x"}, "set `kind:`"),
     ({"kind": "intel_lab", "data_dir": "/tmp"}, "use --data-dir"),
     ({"kind": "gp_draw", "return": 3}, "panel 'p'"),
+    ({"kind": "branin", "z": "neither"}, "'discrete' or 'continuous'"),
+    ({"kind": "branin", "zz": 1}, "has no 'zz'"),
+    ({"kind": "branin", "device": "cpu"}, "use --device"),
 ]
 
 
@@ -371,8 +352,7 @@ def test_bad_parameters_name_panel_and_key(device, problem, message):
 
 def test_whole_numbers_are_numbers(device):
     problem = build_problem(on({**RKHS, "noise": {"kind": "student_t", "df": 3}, "noise_var": 2}), [0], None, device)
-    assert problem.noise_var == 2.0
-    assert problem.rewards.df == 3.0
+    assert (problem.noise_var, problem.rewards.df) == (2.0, 3.0)
 
 
 def test_unreadable_data_and_memory(tmp_path, device, monkeypatch):
@@ -417,14 +397,11 @@ def test_errors_repeat_little_of_a_long_value(tmp_path):
     """Those of --set, and names, which stand in other errors; other values are below."""
     long = "x" * 5000
     for path in (["panels", 0, "name"], ["methods", 0, "label"]):
-        data = base()
-        change(data, path, "x" * 101)
-        with pytest.raises(RunError, match="must be text of at most 100 characters"):
-            parse(data)
+        with pytest.raises(RunError, match="should have at most 100 characters"):
+            parse(change(base(), path, "x" * 101))
     for text in (f"{long}", f"panels.0.{long}.y=1", f"{long}=[", f"panels=[{long}]"):
-        with pytest.raises(RunError) as found:
+        with pytest.raises(RunError, match=r"^.{1,1000}$"):
             load_config(write(tmp_path, base()), [text])
-        assert len(str(found.value)) < 1000
 
 
 VALUES = {
@@ -444,23 +421,19 @@ def test_no_value_of_a_configuration_is_repeated_at_length(value, device):
     places = [(), ("panels", 0), ("panels", 0, "problem"), ("panels", 0, "problem", "noise")]
     places += [("methods", 0), ("methods", 0, "width"), ("methods", 0, "truncation")]
     keys = {"name", "kind", "label", "num_arms", "df", "scale", "alpha", "trials", "seed", "delta", "dtype", "compare"}
-    refused = 0
+    refused = []
     for place in places:
         for key in sorted(keys | {"loop", "panels", "problem", "noise", "methods", "rule", "unknown", "x" * 5000}):
             data = base()
             data["methods"][0] = {"name": "tgp-ucb", "width": {"kind": "finite"}, "truncation": {"kind": "tgp"}}
             data["panels"][0]["problem"] = {**RKHS, "noise": {"kind": "student_t", "df": 3}}
-            change(data, (*place, key), value)
             try:
-                panel = parse(data).panels[0]
+                panel = parse(change(data, (*place, key), value)).panels[0]
                 build_algorithm(panel.methods[0], panel, build_problem(panel, range(1), None, device))
             except RunError as error:
-                refused += 1
-                longest = max(map(len, re.findall("x+|[0-9]+", str(error))), default=0)
-            else:
-                longest = 0
-            assert longest <= 80, (place, key)
-    assert refused > 60
+                refused.append(str(error))
+    assert len(refused) > 60
+    assert max(len(run) for text in refused for run in re.findall("x+|[0-9]+", text)) <= 80
 
 
 def test_the_rkhs_width_of_a_run_has_bounds_on_the_maximum_gain():

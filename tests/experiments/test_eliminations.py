@@ -160,10 +160,10 @@ def test_constants_reach_test_and_width(device):
     [
         ({"problem": "gp_draw"}, "chooses among candidate priors and problem 'gp_draw' has none; .*unknown_m"),
         ({"methods": [{"name": "a-gp-ucb"}]}, "a-gp-ucb needs lengthscales, which the problem does not state"),
-        ({"methods": [{"name": "gp-ucb", "noise_scale": 0.1}]}, "unknown key 'noise_scale' in method 'gp-ucb'"),
+        ({"methods": [{"name": "gp-ucb", "noise_scale": 0.1}]}, "method 'gp-ucb' has no 'noise_scale'"),
         ({"methods": [{"name": "he-gp-ucb", "noise_scale": -1.0}]}, "noise_scale must be"),
         ({"initial": 40}, "initial must be below the horizon"),
-        ({"initial": -1}, "initial of panel 'p' must be a whole number >= 0"),
+        ({"initial": -1}, "panel 'p': initial: input should be greater than or equal to 0"),
     ],
 )
 def test_mistakes_are_named(device, changes, message):

@@ -1,7 +1,6 @@
 """The loop over arms: traces recomputed from first principles, and what they keep of dictionaries."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -83,4 +82,3 @@ def test_only_methods_with_a_dictionary_have_its_columns(device):
     frames = [run_method(made, j, problem, range(3))[0] for j in range(3)]
     assert [{*DICTIONARY_COLUMNS} <= {*frame} for frame in frames] == [True, True, False]
     assert [len(frame) for frame in frames] == [90, 90, 90]
-    assert [*pd.concat(frames)["method"].unique()] == ["BKB", "BBKB", "GP"]

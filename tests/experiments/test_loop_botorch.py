@@ -11,9 +11,10 @@ import torch
 
 from bo_robust.experiments import loop_botorch
 from bo_robust.experiments import run as runs
+from bo_robust.experiments.build import settings_used
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.loop_botorch import BOTORCH_METHODS, build_method, run_trial, winsorised
+from bo_robust.experiments.loop_botorch import BOTORCH_METHODS, run_trial, winsorised
 from bo_robust.experiments.problems import make_design_problem
 
 BRANIN = make_design_problem("function", function="branin")
@@ -27,8 +28,7 @@ def data(methods=("SingleTaskGP",), **over):
 
 def run(method, trial=1, **over):
     panel = parse(data([method], **over)).panels[0]
-    made = build_method(panel.methods[0].name, panel.methods[0].options)
-    return run_trial(BRANIN, made, panel, trial)
+    return run_trial(BRANIN, panel.build_method(panel.methods[0]), panel, trial)
 
 
 def errors(rows):
@@ -83,7 +83,7 @@ def test_a_replicate_is_measured_in_place_of_the_acquisition(monkeypatch):
 def test_a_design_of_a_table_is_measured_once():
     panel = parse(data(panels=[{"name": "t", "problem": {"kind": "laboratory"}}], horizon=14)).panels[0]
     problem = make_design_problem("laboratory")
-    rows = run_trial(problem, build_method("SingleTaskGP", {}), panel, 0)
+    rows = run_trial(problem, panel.build_method(panel.methods[0]), panel, 0)
     assert len({tuple(x) for x in rows["x"]}) == 14
     assert {tuple(x) for x in rows["x"]} <= {tuple(x) for x in problem.candidates.tolist()}
 
@@ -143,4 +143,4 @@ def panels(**problem):
 )
 def test_what_a_panel_cannot_run_is_refused_before_it_starts(over, device, message):
     with pytest.raises(RunError, match=message):
-        loop_botorch.settings_used(parse(data(**over)).panels[0], None, torch.device(device))
+        settings_used(parse(data(**over)).panels[0], None, torch.device(device), None)

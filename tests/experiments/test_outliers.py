@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bo_robust.experiments.config import Cauchy, DeadSensor, Shift, StudentT
-from bo_robust.experiments.outliers import draw
+from bo_robust.experiments.outliers import Cauchy, DeadSensor, Shift, StudentT, draw
 from bo_robust.experiments.problems import make_design_problem
 
 MANY = 20_000

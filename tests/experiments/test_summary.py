@@ -75,7 +75,7 @@ def test_metadata_of_jobs_are_joined():
         record["eliminations"] = [{"name": "b", "trial": trial, "round": 3}]
         return {"seconds": seconds, "notes": "n", "eliminations": record}
 
-    joined = summaries.join_metadata([job(1.0, [["a", "b"], ["a"]], 1), job(2.0, [["a"]], 0)])
+    joined = summaries.join_metadata([job(1.0, [["a", "b"], ["a"]], 1), job(2.0, [["a"]], 2)])
     assert joined["seconds"] == 3.0
     assert joined["eliminations"]["survivors"] == [["a", "b"], ["a"], ["a"]]
     assert joined["eliminations"]["true"] == ["a", "a", "a"]

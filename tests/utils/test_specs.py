@@ -36,7 +36,7 @@ def test_options_come_from_the_spec_then_the_context_then_the_default():
     [
         ({"kind": "levle"}, "unknown truncation 'levle'; did you mean 'level'\\?"),
         ({"kind": "level", "moment_bond": 1.0}, "has no 'moment_bond'; did you mean 'moment_bound'\\?"),
-        ({"kind": "level"}, "truncation 'level' needs 'moment_bound': put it beside its kind"),
+        ({"kind": "level"}, "truncation 'level' needs 'moment_bound', which must be given"),
         ({"kind": "level", "moment_bound": "4"}, "moment_bound of truncation 'level' must be a number, got '4'"),
         ({"kind": "level", "moment_bound": True}, "must be a number, got True"),
         ({"kind": "level", "moment_bound": 1, "rounds": 1.5}, "rounds of .* must be a whole number"),

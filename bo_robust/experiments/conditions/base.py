@@ -1,8 +1,8 @@
-"""What a method over pairs (x, z) is: what it knows, what it proposes, and how acquisitions are maximised."""
+"""What a method over pairs (x, z) is: what it knows, and how acquisition functions are maximised."""
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
@@ -45,17 +45,6 @@ class Round:
         return self.X[:, : self.problem.dim_x]
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """The point (x, z) to observe next, ``d``.
-
-    ``max_upper`` is the largest VaR_alpha(u(x, Z)) over x that V-UCB found; None for other methods.
-    """
-
-    point: Tensor
-    max_upper: float | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class ConditionsMethod(ABC):
     """Base of the methods.
@@ -72,16 +61,8 @@ class ConditionsMethod(ABC):
         return ValueAtRiskUCB(model, now.problem.environment, ValueAtRisk(now.problem.alpha), PAPER_WIDTH, t=now.t)
 
     @abstractmethod
-    def propose(self, now: Round) -> Proposal:
-        """The point to observe. Random numbers come from torch's global generator, which the caller seeds."""
-
-
-def _best_sample(acquisition: AcquisitionFunction, points: Tensor) -> tuple[Tensor, Tensor]:
-    """The point ``d`` of largest value out of ``k x 1 x d``, and that value; NaN counts as smallest."""
-    with torch.no_grad():
-        values = acquisition(points).nan_to_num(nan=-torch.inf)
-    best = values.argmax()
-    return points[best, 0], values[best]
+    def propose(self, now: Round) -> Tensor:
+        """The point (x, z) to observe, ``d``. Random numbers are those of torch's global generator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,21 +78,23 @@ class Optimised(ConditionsMethod):
     maxiter: int = 200
 
     def __post_init__(self) -> None:
-        check_count(1, restarts=self.restarts, raw_samples=self.raw_samples, maxiter=self.maxiter)
+        for part in fields(self):
+            if part.type is int:
+                check_count(0 if part.name == "scenarios" else 1, **{part.name: getattr(self, part.name)})
 
     @abstractmethod
     def acquisition(self, now: Round) -> AcquisitionFunction:
         """The function to maximise."""
 
-    def maximised(self, acquisition: AcquisitionFunction, bounds: Tensor) -> tuple[Tensor, Tensor]:
-        """The argmax ``d`` and its value, or the best raw sample where the gradient is NaN.
+    def maximised(self, acquisition: AcquisitionFunction, bounds: Tensor) -> Tensor:
+        """The argmax ``d``, or the best raw sample where the gradient is NaN.
 
         Gradients of methods that sample are sometimes NaN: they pass through roots of near-singular joint covariances.
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of searches that stop at maxiter or at a kink, and of jitter
             try:
-                x, value = optimize_acqf(
+                x, _ = optimize_acqf(
                     acquisition,
                     bounds,
                     q=1,
@@ -122,6 +105,7 @@ class Optimised(ConditionsMethod):
                     retry_on_optimization_warning=False,
                 )
             except OptimizationGradientError:
-                return _best_sample(acquisition, draw_sobol_samples(bounds, self.raw_samples, 1))
-        assert value is not None
-        return x[0], value
+                points = draw_sobol_samples(bounds, self.raw_samples, 1)
+                with torch.no_grad():
+                    x = points[acquisition(points).nan_to_num(nan=-torch.inf).argmax()]
+        return x[0]

@@ -16,7 +16,7 @@ from torch import Tensor
 from bo_robust.acquisition import optimize_lnso, search_lacing_value
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
-from bo_robust.experiments.conditions.base import DELTA, PAPER_WIDTH, ConditionsMethod, Optimised, Proposal, Round
+from bo_robust.experiments.conditions.base import DELTA, PAPER_WIDTH, ConditionsMethod, Optimised, Round
 from bo_robust.experiments.conditions.knowledge_gradient import RhoKGApx
 from bo_robust.experiments.problems.conditions import ConditionsProblem
 from bo_robust.methods import METHODS
@@ -24,7 +24,7 @@ from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEn
 from bo_robust.risk_measures.functionals import Functional, Mean, ValueAtRisk, WorstCase
 from bo_robust.risk_measures.selection_rules import check_selection_rule
 from bo_robust.utils import specs
-from bo_robust.utils.input_checks import check_count, check_positive, is_number
+from bo_robust.utils.input_checks import check_positive, is_number
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class LNSO:
     num_z: int = 10
     radius: float = 0.1
 
-    def __call__(self, bound: ValueAtRiskUCB, box: Tensor) -> tuple[Tensor, Tensor]:
-        """The design and the point (x, z)."""
+    def __call__(self, bound: ValueAtRiskUCB, box: Tensor) -> Tensor:
+        """The point (x, z), ``d``."""
         x, _ = optimize_lnso(bound, box, seed=int(torch.randint(2**31, (1,))), **vars(self))
-        return x[0], search_lacing_value(bound, x, num_starts=self.num_starts).point[0]
+        return search_lacing_value(bound, x, num_starts=self.num_starts).point[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +73,10 @@ class UpperBound(Optimised):
         model, functional = now.gp.model(now.X, now.Y), type(self).functional(now.problem.alpha)
         return ValueAtRiskUCB(model, environment or now.problem.environment, functional, self.schedule, t=now.t)
 
-    def propose(self, now: Round) -> Proposal:
-        bound = self.acquisition(now)
-        x, _ = self.maximised(bound, now.problem.x_bounds)
-        point = bound.select_condition(x.unsqueeze(0), self.selection_rule).point[0]
-        return Proposal(point)
+    def propose(self, now: Round, environment: FiniteEnvironment | None = None) -> Tensor:
+        bound = self.acquisition(now, environment)
+        x = self.maximised(bound, now.problem.x_bounds)
+        return bound.select_condition(x.unsqueeze(0), self.selection_rule).point[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +99,6 @@ class VUCB(UpperBound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(0, scenarios=self.scenarios)
         if self.search is not None and self.scenarios:
             raise ValueError("scenarios are for the exact quantile; leave them out with an optimizer.")
 
@@ -112,17 +110,12 @@ class VUCB(UpperBound):
             made = specs.build(self.optimizer, {"lnso": LNSO}, {}, "optimizer")
         return made
 
-    def propose(self, now: Round) -> Proposal:
-        bound = searched = self.acquisition(now)
+    def propose(self, now: Round, environment: FiniteEnvironment | None = None) -> Tensor:
         if self.search is not None:
-            x, point = self.search(bound, now.problem.x_bounds)
-        else:
-            if self.scenarios:
-                searched = self.acquisition(now, FiniteEnvironment(resample(now.problem, self.scenarios)))
-            x, _ = self.maximised(searched, now.problem.x_bounds)
-            point = searched.select_condition(x.unsqueeze(0), self.selection_rule).point[0]
-        with torch.no_grad():
-            return Proposal(point, float(bound(x.unsqueeze(0))))
+            return self.search(self.acquisition(now), now.problem.x_bounds)
+        if self.scenarios:
+            environment = FiniteEnvironment(resample(now.problem, self.scenarios))
+        return super().propose(now, environment)
 
     def bound(self, now: Round) -> ValueAtRiskUCB:
         return self.acquisition(now)
@@ -144,10 +137,10 @@ class GPUCBMean(UpperBound):
 class Random(ConditionsMethod):
     """x uniform on its box, z from its distribution."""
 
-    def propose(self, now: Round) -> Proposal:
+    def propose(self, now: Round) -> Tensor:
         lower, upper = now.problem.x_bounds
         x = lower + (upper - lower) * torch.rand(now.problem.dim_x, dtype=lower.dtype).to(lower)
-        return Proposal(torch.cat([x, _drawn(now.problem)]))
+        return torch.cat([x, _drawn(now.problem)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,11 +158,6 @@ class MCVaR(Optimised):
     samples: int = 128
     scenarios: int = 32
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(1, samples=self.samples)
-        check_count(0, scenarios=self.scenarios)
-
     def acquisition(self, now: Round) -> AcquisitionFunction:
         z = resample(now.problem, self.scenarios)
         return qUpperConfidenceBound(
@@ -179,9 +167,9 @@ class MCVaR(Optimised):
             objective=risk_measure(now.problem.alpha, len(z)),
         )
 
-    def propose(self, now: Round) -> Proposal:
-        x, _ = self.maximised(self.acquisition(now), now.problem.x_bounds)
-        return Proposal(torch.cat([x, _drawn(now.problem)]))
+    def propose(self, now: Round) -> Tensor:
+        x = self.maximised(self.acquisition(now), now.problem.x_bounds)
+        return torch.cat([x, _drawn(now.problem)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,27 +207,22 @@ class RhoKG(Optimised):
     samples: int = 10
     scenarios: int = 16
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(1, fantasies=self.fantasies, samples=self.samples)
-        check_count(0, scenarios=self.scenarios)
-
     def acquisition(self, now: Round) -> RhoKGApx:
         z = resample(now.problem, self.scenarios)
         model = now.gp.model(now.X, now.Y, append=z)
         risk = risk_measure(now.problem.alpha, len(z))
         return RhoKGApx(model, now.designs, risk, self.fantasies, self.samples)
 
-    def propose(self, now: Round) -> Proposal:
+    def propose(self, now: Round) -> Tensor:
         """argmax over (x, z), with z moved to the nearest possible point."""
         problem = now.problem
-        point, _ = self.maximised(self.acquisition(now), now.gp.bounds)
+        point = self.maximised(self.acquisition(now), now.gp.bounds)
         x, z = point.split([problem.dim_x, problem.dim_z])
         if problem.points is not None and problem.probabilities is not None:
             possible = problem.points[problem.probabilities > 0]
             extent = problem.z_bounds[1] - problem.z_bounds[0]
             z = possible[((possible - z) / extent).square().sum(-1).argmin()]
-        return Proposal(torch.cat([x, z]))
+        return torch.cat([x, z])
 
 
 CONDITIONS_METHODS: dict[str, type[ConditionsMethod]] = {
@@ -251,11 +234,6 @@ CONDITIONS_METHODS: dict[str, type[ConditionsMethod]] = {
     "stable-opt": StableOptMethod,
     "v-ucb": VUCB,
 }
-
-
-def build_method(name: str, options: dict[str, Any]) -> ConditionsMethod:
-    """Build the method of a name with its settings; a ``SpecError`` names the nearest valid name or setting."""
-    return specs.build({"kind": name, **options}, CONDITIONS_METHODS, {}, "method")
 
 
 def risk_measure(alpha: float, n: int) -> VaR:

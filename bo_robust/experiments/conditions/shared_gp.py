@@ -27,10 +27,11 @@ LENGTHSCALE = 0.3
 INSIDE = 1.0001
 
 
-class SharedGP:
+class SharedGP(torch.nn.Module):
     """Mean, covariance and likelihood of the GP on a box of (x, z), ``2 x d``; every round makes a model of them."""
 
     def __init__(self, bounds: Tensor, min_noise_var: float = MIN_NOISE_VAR) -> None:
+        super().__init__()
         self.bounds, self.min_noise_var = bounds, min_noise_var
         d = bounds.shape[-1]
         # BoTorch's parts come with priors; maximum likelihood has none.
@@ -45,11 +46,10 @@ class SharedGP:
 
         Return whether that succeeded; otherwise the hyperparameters stay as they were.
         """
-        before = [copy.deepcopy(part.state_dict()) for part in self._parts()]
+        before = copy.deepcopy(self.state_dict())
         fitted = self._fit(X, Y)
         if not fitted:
-            for part, state in zip(self._parts(), before, strict=True):
-                part.load_state_dict(state)
+            self.load_state_dict(before)
         return fitted
 
     def _fit(self, X: Tensor, Y: Tensor) -> bool:
@@ -66,18 +66,11 @@ class SharedGP:
         shift, scale = Y.mean(), spread.sqrt()
         unit = SharedGP(self.bounds, MIN_NOISE_VAR / float(spread))
         fitted = unit._fit(X, (Y - shift) / scale)
-        self._set(*unit._in_units(shift, scale))
+        with torch.no_grad():
+            mean, signal_var = shift + scale * unit.mean.constant, scale.square() * unit.covariance.outputscale
+            noise_var = (scale.square() * unit.likelihood.noise).clamp_min(INSIDE * MIN_NOISE_VAR)
+            self._set(mean, signal_var, noise_var, unit.covariance.base_kernel.lengthscale)
         return fitted
-
-    def _in_units(self, shift: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Mean, signal variance, noise variance and length-scales for observations times ``scale`` plus ``shift``."""
-        noise_var = scale.square() * self.likelihood.noise.detach()
-        return (
-            shift + scale * self.mean.constant.detach(),
-            scale.square() * self.covariance.outputscale.detach(),
-            noise_var.clamp_min(INSIDE * MIN_NOISE_VAR),
-            self.covariance.base_kernel.lengthscale.detach(),
-        )
 
     def _set(self, mean: Tensor, signal_var: Tensor, noise_var: Tensor, lengthscale: Tensor | float) -> None:
         self.mean.constant.data.copy_(mean)
@@ -113,9 +106,6 @@ class SharedGP:
             "noise_var": self.likelihood.noise.detach().flatten().tolist(),
             "mean": [float(self.mean.constant.detach())],
         }
-
-    def _parts(self) -> tuple[torch.nn.Module, ...]:
-        return self.mean, self.covariance, self.likelihood
 
 
 def maximised(model: SingleTaskGP) -> bool:

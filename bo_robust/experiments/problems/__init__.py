@@ -1,6 +1,6 @@
 """Problems by name, over arms, over (x, z) and over designs; each knows its optimum."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,6 @@ __all__ = [
     "CandidatePriors",
     "ConditionsProblem",
     "DesignProblem",
-    "Kind",
     "OverArms",
     "OverConditions",
     "OverDesigns",
@@ -47,32 +46,20 @@ __all__ = [
     "make_conditions_problem",
     "make_design_problem",
     "make_problem",
-    "of_loop",
 ]
 
-Kind = type[OverArms] | type[OverConditions] | type[OverDesigns]
-
-PROBLEMS: dict[str, Kind] = {
+OVER_ARMS: dict[str, type[OverArms]] = {
     "abalone": Abalone,
     "ball": Ball,
-    "branin": Branin,
     "cmu_light": CMULight,
     "conditions": Conditions,
-    "csv": OwnTable,
     "djia29": DJIA29,
-    "function": Function,
-    "goldstein_price": GoldsteinPrice,
     "gp_draw": GPDraw,
     "hard_instance": HardInstance,
-    "hartmann3_12": Hartmann3OneTwo,
-    "hartmann3_21": Hartmann3TwoOne,
     "intel_lab": IntelLab,
-    "laboratory": Laboratory,
     "many_arms": ManyArms,
     "metr_la_week": MetrLAWeek,
-    "portfolio": Portfolio,
     "rkhs_function": RKHSFunction,
-    "robot_pushing": RobotPushing,
     "seattle_latency": SeattleLatency,
     "sp500": SP500,
     "spiked_function": SpikedFunction,
@@ -82,25 +69,29 @@ PROBLEMS: dict[str, Kind] = {
     "unknown_mean": UnknownMean,
     "unknown_period": UnknownPeriod,
 }
-
-
-# The base of the problems of each ``loop:``.
-BASES: dict[str, Kind] = {"arms": OverArms, "botorch": OverDesigns, "environment": OverConditions}
-
-
-# The loop whose problems these problems over arms are made of.
-OUTER = {"ball": "arms", "conditions": "environment"}
-
-
-def of_loop(loop: str) -> dict[str, Kind]:
-    """The problems of one ``loop:``, a key of :data:`BASES`."""
-    return {name: kind for name, kind in PROBLEMS.items() if issubclass(kind, BASES[loop])}
+OVER_DESIGNS: dict[str, type[OverDesigns]] = {"csv": OwnTable, "function": Function, "laboratory": Laboratory}
+OVER_CONDITIONS: dict[str, type[OverConditions]] = {
+    "branin": Branin,
+    "goldstein_price": GoldsteinPrice,
+    "hartmann3_12": Hartmann3OneTwo,
+    "hartmann3_21": Hartmann3TwoOne,
+    "portfolio": Portfolio,
+    "robot_pushing": RobotPushing,
+}
+# The problems of each ``loop:``.
+PROBLEMS: dict[str, Mapping[str, Any]] = {
+    "arms": OVER_ARMS,
+    "botorch": OVER_DESIGNS,
+    "environment": OVER_CONDITIONS,
+}
+# The problems that these problems over arms are made of.
+INNER: dict[str, Mapping[str, Any]] = {"ball": OVER_ARMS, "conditions": OVER_CONDITIONS}
 
 
 def make_problem(
     name: str, trials: Sequence[int], seed: int, /, *, data_dir: Path | str | None = None, **params: Any
 ) -> Problem:
-    """Make the problem over arms of a name, a key of :data:`PROBLEMS`.
+    """Make the problem over arms of a name, a key of :data:`OVER_ARMS`.
 
     Row i of the problem depends on ``seed`` and ``trials[i]`` alone. The settings ``params`` are the fields of the
     problem's class. Problems without data ignore ``data_dir`` (see
@@ -111,10 +102,9 @@ def make_problem(
         FileNotFoundError: if a data file is missing.
         ImportError: if the problem needs a package that is not installed.
     """
-    context = {"data_dir": data_dir}
-    if "of" in params and name in OUTER:
-        params["of"] = build(params["of"], of_loop(OUTER[name]), context, f"`of` of problem {name!r}")
-    kind: OverArms = build({**params, "kind": name}, of_loop("arms"), context, "problem")
+    if "of" in params and name in INNER:
+        params["of"] = build(params["of"], INNER[name], {"data_dir": data_dir}, f"`of` of problem {name!r}")
+    kind: OverArms = build({**params, "kind": name}, OVER_ARMS, {"data_dir": data_dir}, "problem")
     return kind.make(Trials(trials, seed))
 
 
@@ -128,11 +118,11 @@ def make_conditions_problem(
     **params: Any,
 ) -> ConditionsProblem:
     """Make the problem over (x, z) of a name, tensors on ``device`` and in ``dtype``; else as :func:`make_problem`."""
-    kind: OverConditions = build({**params, "kind": name}, of_loop("environment"), {"data_dir": data_dir}, "problem")
+    kind: OverConditions = build({**params, "kind": name}, OVER_CONDITIONS, {"data_dir": data_dir}, "problem")
     return kind.make(device, dtype)
 
 
 def make_design_problem(name: str, /, *, data_dir: Path | str | None = None, **params: Any) -> DesignProblem:
     """Make the problem over designs of a name; else as :func:`make_problem`."""
-    kind: OverDesigns = build({**params, "kind": name}, of_loop("botorch"), {"data_dir": data_dir}, "problem")
+    kind: OverDesigns = build({**params, "kind": name}, OVER_DESIGNS, {"data_dir": data_dir}, "problem")
     return kind.make()

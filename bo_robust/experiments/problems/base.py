@@ -9,7 +9,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bo_robust.risk_measures.functionals import Functional, as_functional
 from bo_robust.utils.covariance import Covariance
-from bo_robust.utils.input_checks import check_count, check_finite, check_positive, check_settings
+from bo_robust.utils.input_checks import check_count, check_finite, check_like, check_positive, check_settings
 from bo_robust.utils.random import stream
 from bo_robust.utils.specs import quoted
 
@@ -73,21 +73,35 @@ class OverArms(ABC):
         """Make the problem; errors are those of :func:`bo_robust.experiments.problems.make_problem`."""
 
 
-class RewardModel(Protocol):
+class Movable:
+    """Base of dataclasses with tensors."""
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
+        """The same with all tensors on ``device``, and those of numbers that are not whole in ``dtype``."""
+        moved: dict[str, Any] = {}
+        for part in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, part.name)
+            if isinstance(value, Tensor):
+                moved[part.name] = value.to(device, dtype if value.is_floating_point() else None)
+            elif isinstance(value, Movable):
+                moved[part.name] = value.to(device, dtype)
+        return dataclasses.replace(self, **moved)  # type: ignore[type-var]
+
+
+class RewardModel(Movable, ABC):
     """How rewards arise: a model draws random numbers for a trial, then maps them to the reward of any arm."""
 
+    @abstractmethod
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         """Draw the random numbers of ONE trial, ``rounds x k`` float64; k must not depend on the arm."""
 
+    @abstractmethod
     def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
         """Rewards ``s`` of ``arms`` (``s``, integer), given mean rewards ``s x n`` and ``draws`` ``s x k``."""
 
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> RewardModel:
-        """The same model with its tensors on ``device`` and in ``dtype``."""
-
 
 @dataclass(frozen=True, eq=False)
-class CandidatePriors:
+class CandidatePriors(Movable):
     """The finite set U of ``h`` candidate priors that algorithms over candidates choose from. All trials share it.
 
     ``ValueError`` is raised if names repeat, if no candidate or no difference is given, or if shapes or constants do
@@ -111,28 +125,20 @@ class CandidatePriors:
         priors = {"kernels": self.kernels, "prior_means": self.prior_means, "noise_vars": self.noise_vars}
         if all(each is None for each in priors.values()):
             raise ValueError(f"candidates must differ in something: give one or more of {', '.join(priors)}.")
-        for name, each in {**priors, "lengthscales": self.lengthscales}.items():
-            if each is not None and len(each) != h:
-                raise ValueError(f"{name} must hold one entry per candidate, {h}, got {len(each)}.")
-        for name, tensor, shape in (("kernels", self.kernels, "h x n x n"), ("prior_means", self.prior_means, "h x n")):
-            if tensor is not None and tensor.ndim != shape.count("x") + 1:
-                raise ValueError(f"{name} must be {shape}, got {tuple(tensor.shape)}.")
-        for value in self.noise_vars or ():
-            check_positive(noise_vars=value)
-        for value in self.lengthscales or ():
-            check_positive(lengthscales=value)
+        for name in ("noise_vars", "lengthscales"):
+            if (values := getattr(self, name)) is not None:
+                if len(values) != h:
+                    raise ValueError(f"{name} must hold one entry per candidate, {h}, got {len(values)}.")
+                for value in values:
+                    check_positive(**{name: value})
         for index in self.true or ():
             check_count(0, true=index)
             if index >= h:
                 raise ValueError(f"true must name one of the {h} candidates, 0 to {h - 1}, got {index}.")
 
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> CandidatePriors:
-        """The same priors with all tensors on ``device`` and in ``dtype``."""
-        return _moved(self, device, dtype)
-
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Problem(Movable):
     """One problem over arms, for s trials at once.
 
     ``ValueError`` is raised if shapes, dtypes, devices or constants do not fit together.
@@ -165,20 +171,24 @@ class Problem:
         if f.ndim != 2 or 0 in f.shape or not f.is_floating_point():
             raise ValueError(f"f must be s x n, s and n >= 1, floating point; got {tuple(f.shape)} {f.dtype}.")
         check_finite("f (mean rewards)", f)
-        s, n = f.shape
-        if isinstance(self.kernel, Tensor):
-            if self.kernel.shape not in ((n, n), (s, n, n)):
-                raise ValueError(
-                    f"the kernel matrix must be {n} x {n} or {s} x {n} x {n} to fit f, got {tuple(self.kernel.shape)}."
-                )
-            _check_alike("the kernel matrix", self.kernel, f)
-        elif self.arms is None:
+        (s, n), known = f.shape, self.candidates
+        if self.arms is None and not isinstance(self.kernel, Tensor):
             raise ValueError("a covariance function needs arm locations: give arms (n x d) or a kernel matrix.")
-        if self.arms is not None:
-            if self.arms.ndim != 2 or self.arms.shape[0] != n:
-                raise ValueError(f"arms must be {n} x d to fit f, got {tuple(self.arms.shape)}.")
-            _check_alike("arms", self.arms, f)
-            check_finite("arms", self.arms)
+        parts: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
+            "the kernel matrix": (self.kernel, [(n, n), (s, n, n)]),
+            "arms": (self.arms, [(n, 1 if self.arms is None else self.arms.shape[-1])]),
+        }
+        if known is not None:
+            h = len(known.names)
+            parts["kernels of the candidates"] = (known.kernels, [(h, n, n)])
+            parts["prior_means of the candidates"] = (known.prior_means, [(h, n)])
+        for name, (part, shapes) in parts.items():
+            if isinstance(part, Tensor):
+                if part.shape not in shapes:
+                    fitting = " or ".join(" x ".join(map(str, shape)) for shape in shapes)
+                    raise ValueError(f"{name} must be {fitting} to fit f, got {tuple(part.shape)}.")
+                check_like(name, part, "f", f)
+                check_finite(name, part)
         if self.arm_names and len(self.arm_names) != n:
             raise ValueError(f"arm_names must hold {n} names, one per arm, got {len(self.arm_names)}.")
         if (self.moment_bound is None) != (self.alpha is None):
@@ -187,24 +197,13 @@ class Problem:
         check_count(1, num_conditions=self.num_conditions)
         if n % self.num_conditions:
             raise ValueError(f"{n} arms are not pairs with {self.num_conditions} conditions.")
-        if self.candidates is not None:
-            self._check_candidates(self.candidates)
-
-    def _check_candidates(self, candidates: CandidatePriors) -> None:
-        s, n = self.f.shape
-        for name, tensor, shape in (
-            ("kernels", candidates.kernels, (n, n)),
-            ("prior_means", candidates.prior_means, (n,)),
-        ):
-            if tensor is not None:
-                if tensor.shape[1:] != shape:
-                    raise ValueError(f"{name} of the candidates must be over {n} arms, got {tuple(tensor.shape)}.")
-                _check_alike(f"{name} of the candidates", tensor, self.f)
-                check_finite(f"{name} of the candidates", tensor)
-        if candidates.kernels is None and isinstance(self.kernel, Tensor) and self.kernel.ndim == 3:
-            raise ValueError("candidates are shared by the trials: give them kernels, or one kernel for all trials.")
-        if candidates.true is not None and len(candidates.true) != s:
-            raise ValueError(f"true of the candidates must hold {s} indices, one per trial, got {candidates.true}.")
+        if known is not None:
+            if known.kernels is None and isinstance(self.kernel, Tensor) and self.kernel.ndim == 3:
+                raise ValueError(
+                    "candidates are shared by the trials: give them kernels, or one kernel for all trials."
+                )
+            if known.true is not None and len(known.true) != s:
+                raise ValueError(f"true of the candidates must hold {s} indices, one per trial, got {known.true}.")
 
     @property
     def prior_mean(self) -> Tensor | None:
@@ -237,18 +236,3 @@ class Problem:
         p = None if self.probabilities is None else self.f.new_tensor(self.probabilities)
         designs = as_functional(self.functional)(self.f.view(len(self.f), -1, self.num_conditions), p)
         return designs.repeat_interleave(self.num_conditions, 1)
-
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> Problem:
-        """The same problem with all tensors on ``device`` and in ``dtype``."""
-        return _moved(self, device, dtype)
-
-
-def _moved(whole: Any, device: torch.device | str, dtype: torch.dtype) -> Any:
-    """A copy of a dataclass, with all parts moved that can be."""
-    parts = {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)}
-    return dataclasses.replace(whole, **{k: v.to(device, dtype) for k, v in parts.items() if hasattr(v, "to")})
-
-
-def _check_alike(name: str, x: Tensor, f: Tensor) -> None:
-    if x.dtype != f.dtype or x.device != f.device:
-        raise ValueError(f"{name} is {x.dtype} on {x.device} but f is {f.dtype} on {f.device}; convert one with .to().")

@@ -12,7 +12,6 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -106,22 +105,16 @@ DATA_FILES: dict[str, DataFile] = {
 
 def load_npz(name: str, data_dir: Path | str | None = None) -> dict[str, np.ndarray]:
     """Read the arrays of a data set's ``.npz`` file. Errors are those of :func:`verified`."""
-    with np.load(io.BytesIO(verified(name, data_dir)), allow_pickle=False) as arrays:
+    with np.load(verified(name, data_dir), allow_pickle=False) as arrays:
         return {key: arrays[key] for key in arrays.files}
 
 
 def load_csv(name: str, data_dir: Path | str | None = None) -> pd.DataFrame:
     """Read a data set's ``.csv`` or ``.csv.gz`` file. Errors are those of :func:`verified`."""
-    compression: Any = "gzip" if DATA_FILES[name].path.endswith(".gz") else None
-    return pd.read_csv(io.BytesIO(verified(name, data_dir)), compression=compression)
+    return pd.read_csv(verified(name, data_dir))
 
 
-def verified(name: str, data_dir: Path | str | None = None) -> bytes:
-    """Read a data set's file and check what it holds; arguments and errors are as in :func:`verified_path`."""
-    return verified_path(name, data_dir).read_bytes()
-
-
-def verified_path(name: str, data_dir: Path | str | None = None) -> Path:
+def verified(name: str, data_dir: Path | str | None = None) -> Path:
     """Find a data set's file, ``name`` in :data:`DATA_FILES`, and check what it holds.
 
     ``data_dir`` is the data folder; None takes the environment variable ``BO_ROBUST_DATA``. A file that is part of the

@@ -18,7 +18,7 @@ from botorch.utils.transforms import unnormalize
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_robust.experiments.problems.data import verified_path
+from bo_robust.experiments.problems.data import verified
 from bo_robust.spreadsheet import Column, Table, TableError, read_table
 from bo_robust.utils.input_checks import check_positive
 from bo_robust.utils.random import stream
@@ -135,7 +135,7 @@ class Function(OverDesigns):
         bounds: Tensor = f.bounds.double()
 
         def scaled(y: Tensor) -> Tensor:
-            return -torch.log1p(-y) if name == "rosenbrock2" else y  # its valley, not its walls
+            return -torch.log1p(-y) if self.function == "rosenbrock2" else y  # its valley, not its walls
 
         sample = SobolEngine(f.dim, scramble=True, seed=0).draw(SOBOL_POINTS, dtype=torch.float64)
         of_sample = scaled(f(unnormalize(sample, bounds)))
@@ -144,30 +144,22 @@ class Function(OverDesigns):
         def standard(X: Tensor) -> Tensor:
             return (scaled(f(unnormalize(X, bounds))) - centre) / scale
 
+        def observed(y: Tensor) -> Tensor:  # of f with its noise
+            return y if self.exponent is None else ((self.exponent * y).exp() - mean) / sd
+
+        def read(x: Tensor, uniform: float, normal: float) -> float:
+            return float(observed(standard(x.unsqueeze(0)) + noise_sd * normal))
+
+        mean, sd, notes = 0.0, 1.0, f"{name} over the unit cube, in its standard deviations; noise of {noise_sd:g}."
+        if (c := self.exponent) is not None:
+            check_positive(exponent=c)
+            of_grown = (c * (of_sample - centre) / scale).exp()
+            mean, sd = float(of_grown.mean()), float(of_grown.std())
+            notes = f"exp({c:g} f) of {name} in its standard deviations; noise of {noise_sd:g} in f."
+            name = f"exp({c:g} {name})"
         best = (scaled(torch.as_tensor(f.optimal_value, dtype=torch.float64)) - centre) / scale
-        if (c := self.exponent) is None:
-
-            def read(x: Tensor, uniform: float, normal: float) -> float:
-                return float(standard(x.unsqueeze(0))) + noise_sd * normal
-
-            notes = f"{name} over the unit cube, in its standard deviations; noise of {noise_sd:g}."
-            return DesignProblem(name, f.dim, None, standard, float(best), read, notes)
-        check_positive(exponent=c)
-        of_grown = (c * (of_sample - centre) / scale).exp()
-        mean, sd = float(of_grown.mean()), float(of_grown.std())
-
-        def grown(y: Tensor) -> Tensor:
-            return ((c * y).exp() - mean) / sd
-
-        def read_grown(x: Tensor, uniform: float, normal: float) -> float:
-            return float(grown(standard(x.unsqueeze(0)) + noise_sd * normal))
-
-        name, notes = (
-            f"exp({c:g} {name})",
-            f"exp({c:g} f) of {name} in its standard deviations; noise of {noise_sd:g} in f.",
-        )
         return DesignProblem(
-            name, f.dim, None, lambda X: grown(standard(X)), float(grown(best)), read_grown, notes, mean / sd
+            name, f.dim, None, lambda X: observed(standard(X)), float(observed(best)), read, notes, mean / sd
         )
 
 
@@ -181,7 +173,7 @@ class Laboratory(OverDesigns):
     def make(self) -> DesignProblem:
         if self.table not in LAB:
             raise ValueError(f"unknown table {quoted(self.table)}; {nearest(self.table, LAB)}")
-        table = read_table(verified_path(self.table, self.data_dir))
+        table = read_table(verified(self.table, self.data_dir))
         return _problem_of_table(self.table, table, table.names[-1], LAB[self.table])
 
 

@@ -12,15 +12,15 @@ resulting v is large and b_t = v^(1/(1+alpha)) t^(1/(2(1+alpha))) grows fast, so
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from bo_robust.experiments.problems.base import RewardModel
 from bo_robust.utils.input_checks import check_finite, check_positive, check_settings, check_tail_index
 from bo_robust.utils.specs import build
 
@@ -35,15 +35,8 @@ def signs(rng: np.random.Generator, rounds: int) -> np.ndarray:
     return 2.0 * rng.integers(0, 2, (rounds, 1)) - 1.0
 
 
-class TensorFree:
-    """A reward model without tensors, which is the same on every device."""
-
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
-        return self
-
-
 @dataclass(frozen=True, eq=False)
-class OnePointSpikes:
+class OnePointSpikes(RewardModel):
     """Noise of +-magnitude, equally likely, at ONE arm of each trial (Ray Chowdhury & Gopalan 2019, Fig. 1f).
 
     ``points`` holds the noisy arm of every trial, ``s`` integer.
@@ -58,12 +51,9 @@ class OnePointSpikes:
     def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
         return mean_at(f, arms) + self.magnitude * draws[:, 0] * (arms == self.points)
 
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> OnePointSpikes:
-        return OnePointSpikes(self.points.to(device), self.magnitude)  # the points stay integers
-
 
 @dataclass(frozen=True)
-class HardRewards(TensorFree):
+class HardRewards(RewardModel):
     """A reward is sgn(f) (v / 2 gap)^(1/alpha) with probability (2 gap / v)^(1/alpha) |f|, else 0.
 
     Source: Ray Chowdhury & Gopalan 2019, Theorem 2. The mean is f, and E|y|^(1+alpha) = (v / 2 gap) |f| <= v for
@@ -98,7 +88,7 @@ class HardRewards(TensorFree):
 
 
 @dataclass(frozen=True, eq=False)
-class TableRewards:
+class TableRewards(RewardModel):
     """A reward is the arm's entry in a uniformly random row of ``table``, ``m x n``; f has no part."""
 
     table: Tensor
@@ -114,11 +104,8 @@ class TableRewards:
     def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
         return self.table[draws[:, 0].long(), arms]
 
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> TableRewards:
-        return TableRewards(self.table.to(device, dtype))
 
-
-class NoiseModel(TensorFree, ABC):
+class NoiseModel(RewardModel):
     """A reward model for any f, or any f >= 0, that knows its moments."""
 
     def __post_init__(self) -> None:
@@ -133,14 +120,6 @@ class NoiseModel(TensorFree, ABC):
     def noise_scale(self) -> float | None:
         """R, a sub-Gaussian scale of the noise. None where there is none."""
         return None
-
-    @abstractmethod
-    def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
-        """See :class:`RewardModel`."""
-
-    @abstractmethod
-    def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
-        """See :class:`RewardModel`."""
 
     @abstractmethod
     def moment_bound(self, alpha: float, bound: float) -> float:
@@ -282,10 +261,7 @@ class ParetoRewards(NoiseModel):
     Its mean is f, which must be >= 0.
     """
 
-    @property
-    def default_alpha(self) -> float:
-        """0.9 as in the paper; the variance is infinite."""
-        return 0.9
+    default_alpha = 0.9  # as in the paper; the variance is infinite
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         # NumPy draws the Lomax distribution, which starts at 0.

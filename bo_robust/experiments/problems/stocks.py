@@ -5,7 +5,6 @@ The prices are read from a file inside skfolio's wheel; skfolio itself is never 
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import io
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.confidence.truncation import median_mad
-from bo_robust.experiments.problems.base import OverArms, Problem, Trials
+from bo_robust.experiments.problems.base import OverArms, Problem, RewardModel, Trials
 from bo_robust.experiments.problems.data import check_content
 from bo_robust.experiments.problems.empirical import centred_problem
 
@@ -31,7 +30,7 @@ SHA256 = "7952031298be02abafa1c284ca20f0b3bef98095e02ff05f179d4bd3747e705b"
 
 
 @dataclass(frozen=True, eq=False)
-class HeldReturns:
+class HeldReturns(RewardModel):
     """A reward is the return in % of buying on a random day and selling HOLD_DAYS later, centred and scaled.
 
     Each of the two quotes is wrong with probability ``bad_ticks``, independently. A wrong quote is off by a factor of
@@ -59,9 +58,6 @@ class HeldReturns:
     def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
         ratio = self.ratios[draws[:, 0].long(), arms] * draws[:, 1]
         return (100.0 * (ratio - 1.0) - self.centre) / self.scale
-
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> HeldReturns:
-        return dataclasses.replace(self, ratios=self.ratios.to(device, dtype))
 
 
 @dataclass(frozen=True)

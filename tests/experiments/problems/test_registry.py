@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from bo_robust.experiments.problems import PROBLEMS, make_conditions_problem, make_problem, of_loop
+from bo_robust.experiments.problems import OVER_ARMS, make_conditions_problem, make_problem
 from bo_robust.utils.random import stream
 
 REFUSED = [
@@ -53,7 +53,7 @@ def build(request):
     def make(name, trials, **params):
         if name == "sp500" and importlib.util.find_spec("skfolio") is None:
             pytest.skip("skfolio is not installed")
-        settings = inspect.signature(PROBLEMS[name]).parameters if name in PROBLEMS else ()
+        settings = inspect.signature(OVER_ARMS[name]).parameters if name in OVER_ARMS else ()
         reads = "data_dir" in settings and name != "sp500"
         folder = request.getfixturevalue("data_dir") if reads else None
         return make_problem(name, trials, 4, data_dir=folder, **SMALL.get(name, {}) | params)
@@ -61,8 +61,8 @@ def build(request):
     return make
 
 
-@pytest.mark.parametrize("name", sorted(of_loop("arms")))
-def test_trial_alone_is_the_trial_among_others(name, build, device):
+@pytest.mark.parametrize("name", sorted(OVER_ARMS))
+def test_a_trial_alone_is_that_among_others_in_either_precision(name, build, device):
     alone = build(name, [7]).to(device, torch.float64)
     among = build(name, range(16)).to(device, torch.float64)
     assert alone.name == name
@@ -84,18 +84,13 @@ def test_trial_alone_is_the_trial_among_others(name, build, device):
     for t in range(16):
         together = among.rewards(among.f, arms[t].expand(16), draws[t].expand(16, -1))
         assert torch.equal(together[7:8], alone.rewards(alone.f, arms[t : t + 1], draws[t : t + 1]))
-
-
-@pytest.mark.parametrize("name", sorted(of_loop("arms")))
-def test_single_precision(name, build, device):
-    problem = build(name, range(3)).to(device, torch.float32)
-    draws = torch.from_numpy(problem.rewards.draw(stream(0, "reward", 0), 3)).to(device, torch.float32)
-    y = problem.rewards(problem.f, torch.zeros(3, dtype=torch.long, device=device), draws)
-    assert (y.shape, y.dtype, y.device.type) == ((3,), torch.float32, device.type)
+    assert among.notes
+    single = among.to(device, torch.float32)
+    y = single.rewards(single.f, arms, draws.float())
+    assert (y.shape, y.dtype, y.device.type) == ((16,), torch.float32, device.type)
     assert bool(torch.isfinite(y).all())
-    assert problem.notes
-    if problem.candidates is not None:
-        parts = [x for x in (problem.candidates.kernels, problem.candidates.prior_means) if x is not None]
+    if single.candidates is not None:
+        parts = [x for x in (single.candidates.kernels, single.candidates.prior_means) if x is not None]
         assert {(x.dtype, x.device.type) for x in parts} == {(torch.float32, device.type)}
 
 
@@ -113,7 +108,6 @@ def test_refused(build, name, params, message):
 
 
 def test_a_problem_is_of_one_loop():
-    assert {**of_loop("arms"), **of_loop("botorch"), **of_loop("environment")} == PROBLEMS
     with pytest.raises(ValueError, match="unknown problem 'gp_draw'"):
         make_conditions_problem("gp_draw")
 

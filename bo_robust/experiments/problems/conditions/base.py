@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment
-from bo_robust.utils.input_checks import check_bounds, check_count, check_positive
+from bo_robust.utils.input_checks import check_bounds, check_count, check_like, check_positive
 
 
 class OverConditions(ABC):
@@ -54,10 +54,8 @@ class ConditionsProblem:
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
         z = self.environment.z
-        for name, tensor in (("z_bounds", self.z_bounds), ("the environment", z)):
-            if tensor.dtype != self.x_bounds.dtype or tensor.device != self.x_bounds.device:
-                kind = f"{self.x_bounds.dtype} on {self.x_bounds.device}"
-                raise ValueError(f"{name} is {tensor.dtype} on {tensor.device} but x_bounds is {kind}.")
+        check_like("z_bounds", self.z_bounds, "x_bounds", self.x_bounds)
+        check_like("the environment", z, "x_bounds", self.x_bounds)
         if z.shape[-1] != self.dim_z or not bool((z.clamp(self.z_bounds[0], self.z_bounds[1]) == z).all()):
             raise ValueError(f"the environment must lie within z_bounds, {self.z_bounds.tolist()}.")
         check_positive(noise_var=self.noise_var, search_tol=self.search_tol)

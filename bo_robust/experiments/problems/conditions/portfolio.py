@@ -5,6 +5,7 @@ hyperparameters that its authors saved.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from torch.quasirandom import SobolEngine
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
 from bo_robust.experiments.problems.data import load_npz, verified
 from bo_robust.risk_measures.environments import FiniteEnvironment
-from bo_robust.utils.covariance import Covariance, Matern
+from bo_robust.utils.covariance import Matern
 from bo_robust.utils.linalg import on_cuda
 
 NUM_Z = 100
@@ -26,45 +27,13 @@ Z_SEED = 0
 CPU_ROWS, CUDA_ROWS = 64, 2**14
 
 
-class PosteriorMean:
-    """shift + scale * posterior mean of a GP, ``... x d`` to ``...``, given points ``n x d`` and observations ``n``.
-
-    The Gaussian process is solved in float64, whatever the ``dtype`` of the points asked about.
-    """
-
-    def __init__(
-        self,
-        covariance: Covariance,
-        X: Tensor,
-        y: Tensor,
-        noise_var: float,
-        constant: float,
-        device: torch.device | str,
-        dtype: torch.dtype,
-        shift: float = 0.0,
-        scale: float = 1.0,
-    ) -> None:
-        X, y = X.to(device), y.to(device)
-        K = covariance(X, X)
-        K.diagonal().add_(noise_var)
-        weights = torch.cholesky_solve((y - constant).unsqueeze(-1), torch.linalg.cholesky(K)).squeeze(-1)
-        self.covariance, self.X, self.weights = covariance, X.to(dtype), (scale * weights).to(dtype)
-        self.offset = shift + scale * constant
-
-    def __call__(self, X: Tensor) -> Tensor:
-        rows = X.reshape(-1, X.shape[-1]).split(CUDA_ROWS if on_cuda(X) else CPU_ROWS)
-        values = [self.covariance(x, self.X) @ self.weights for x in rows]
-        return torch.cat(values).reshape(X.shape[:-1]) + self.offset
-
-
 @dataclass(frozen=True)
 class Portfolio(OverConditions):
     """The yearly return of a trading strategy: three decisions, two uncertain costs.
 
     f is the annualised mean excess return in %, on [0, 1]^5. The decisions x are risk aversion, trade aversion and
-    holding-cost aversion. The costs z are bid-ask spread and borrow cost; Z is uniform on 100 points. The Gaussian
-    process is solved in float64, whatever the dtype of the problem. ``data_dir`` is the folder of real data, see
-    :func:`bo_robust.experiments.problems.data.verified`.
+    holding-cost aversion. The costs z are bid-ask spread and borrow cost; Z is uniform on 100 points. ``data_dir`` is
+    the folder of real data, see :func:`bo_robust.experiments.problems.data.verified`.
     """
 
     data_dir: Path | str | None = None
@@ -93,17 +62,25 @@ class Portfolio(OverConditions):
         )
 
 
-def _return(data_dir: Path | str | None, device: torch.device | str, dtype: torch.dtype) -> PosteriorMean:
-    """Minus the posterior mean of the saved Gaussian process, ``... x 5`` to ``...``."""
+def _return(data_dir: Path | str | None, device: torch.device | str, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """Minus the posterior mean of the saved Gaussian process, ``... x 5`` to ``...``; it is solved in float64."""
     arrays = load_npz("borisk_portfolio", data_dir)
-    saved = json.loads(verified("borisk_portfolio_surrogate", data_dir))
+    saved = json.loads(verified("borisk_portfolio_surrogate", data_dir).read_bytes())
     covariance, noise_var, constant = saved_gp(saved)
-    loss = torch.from_numpy(arrays["Y"].astype(np.float64))
+    X, loss = (torch.from_numpy(arrays[key].astype(np.float64)).to(device) for key in ("X", "Y"))
     mean, sd = saved["outcome_transform.means"][0], saved["outcome_transform.stdvs"][0]
-    X = torch.from_numpy(arrays["X"].astype(np.float64))
-    standardised = (loss - mean) / sd
+    K = covariance(X, X)
+    K.diagonal().add_(noise_var)
+    residuals = (loss - mean) / sd - constant
+    weights = torch.cholesky_solve(residuals.unsqueeze(-1), torch.linalg.cholesky(K)).squeeze(-1)
     # Back from standardised units, and from loss to return.
-    return PosteriorMean(covariance, X, standardised, noise_var, constant, device, dtype, shift=-mean, scale=-sd)
+    weights, offset, observed = (-sd * weights).to(dtype), -mean - sd * constant, X.to(dtype)
+
+    def value(at: Tensor) -> Tensor:
+        rows = at.reshape(-1, at.shape[-1]).split(CUDA_ROWS if on_cuda(at) else CPU_ROWS)
+        return torch.cat([covariance(x, observed) @ weights for x in rows]).reshape(at.shape[:-1]) + offset
+
+    return value
 
 
 def saved_gp(saved: dict[str, list[float]]) -> tuple[Matern, float, float]:

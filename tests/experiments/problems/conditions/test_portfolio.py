@@ -30,7 +30,8 @@ def test_constants(problem):
 
 def test_posterior_mean_predicts_the_return(problem, data, data_dir):
     X, loss = data
-    covariance, noise_var, constant = saved_gp(json.loads(verified("borisk_portfolio_surrogate", data_dir)))
+    saved = json.loads(verified("borisk_portfolio_surrogate", data_dir).read_bytes())
+    covariance, noise_var, constant = saved_gp(saved)
     assert float((problem.f(X) + loss).square().mean().sqrt()) < 0.35
     # Leave-one-out error 0.93 % a year (README): residual i without i is [K^-1 (y - c)]_i / [K^-1]_ii.
     K = covariance(X, X)

@@ -12,19 +12,17 @@ from bo_robust.experiments.problems.conditions import value_at_risk
 from bo_robust.experiments.problems.conditions.robot_pushing import GOAL, push
 
 
-class Body:
+class Body(SimpleNamespace):
     """A body of unit mass without friction or contact, moved by semi-implicit Euler steps as Box2D does."""
 
     def __init__(self, position, angle=0.0):
-        self.position, self.angle, self.mass = position, angle, 1.0
-        self.linearVelocity, self.angularVelocity, self.force = (0.0, 0.0), 0.0, (0.0, 0.0)
-        self.fixture = None
+        velocity = {"linearVelocity": (0.0, 0.0), "angularVelocity": 0.0}
+        super().__init__(position=position, angle=angle, mass=1.0, force=(0.0, 0.0), **velocity)
 
     def CreateFixture(self, **fixture):
         self.fixture = fixture
 
     def ApplyForce(self, force, point, wake):
-        assert point == self.position
         self.force = force
 
     def ApplyTorque(self, torque, wake):
@@ -38,10 +36,8 @@ class World:
     def __init__(self, gravity, doSleep):
         assert gravity == (0.0, 0.0)
         self.bodies, self.joints, self.steps = [], [], 0
+        self.CreateStaticBody = Body
         problems.append(self)
-
-    def CreateStaticBody(self, position):
-        return Body(position)
 
     def CreateDynamicBody(self, **where):
         self.bodies.append(Body(**where))
@@ -50,8 +46,8 @@ class World:
     def CreateFrictionJoint(self, **joint):
         self.joints.append((joint["maxForce"], joint["maxTorque"]))
 
-    def Step(self, step, velocity_iterations, position_iterations):
-        assert (step, velocity_iterations, position_iterations) == (0.01, 10, 10)
+    def Step(self, step, *iterations):
+        assert (step, *iterations) == (0.01, 10, 10)
         self.steps += 1
         for body in self.bodies:
             body.linearVelocity = tuple(v + step * a for v, a in zip(body.linearVelocity, body.force, strict=True))
