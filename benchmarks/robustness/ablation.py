@@ -31,8 +31,9 @@ from benchmarks.real_tables import TABLES, Score, Split, score, split
 from benchmarks.robustness.static import FAMILIES, detected
 from benchmarks.robustness.summary import REGIMES, SETTINGS
 from bo_robust import RobustGP
+from bo_robust.experiments.build import build_problem
 from bo_robust.experiments.config import Panel
-from bo_robust.experiments.loop_botorch import Robust, build_design_problem, run_trial
+from bo_robust.experiments.loop_botorch import Robust, run_trial
 from bo_robust.models import outlier_detection, robust_gp
 from bo_robust.utils.random import stream
 
@@ -145,7 +146,7 @@ def regrets(regime: str) -> np.ndarray:
                 "methods": ["RobustGP"],
             }
         )
-        problem = build_design_problem(panel, None)
+        problem = build_problem(panel, range(1), None, torch.device("cpu"))
         for trial in range(len(SEEDS)):
             rows = run_trial(problem, Robust(replicates=True), panel, trial)
             found.append(math.log10(max(rows["regret"][-1], LEAST_REGRET)))
