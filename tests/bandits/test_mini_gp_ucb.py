@@ -100,7 +100,7 @@ def test_failed_pulls_count_as_pulls_and_teach_nothing(device):
 def test_posterior_is_that_of_every_reward_by_itself(n, path, device, monkeypatch):
     """After each repetition, against the arm engine given its rewards one by one; and C bounds every sigma's fall."""
     if path == "naive":
-        monkeypatch.setattr(arm_states.arm_update, "update_", _naive_update)
+        monkeypatch.setattr(arm_states.arm_update, "update_", naive.update_)
     factor = 1.3
     algorithm, (f, noise, uniforms) = MiniGPUCB(FiniteWidth(n, 0.1), factor), problem(n, 1, 400, device)
     noise[torch.arange(5, 400, 17)] = math.nan
@@ -145,10 +145,3 @@ def test_trials_under_way_neither_change_nor_pay(monkeypatch):
             assert taken == ended.nonzero().squeeze(1).tolist()
             mixed += 1
     assert mixed > 50
-
-
-# counted observations of the arm engine, which the repetitions rest on
-
-
-def _naive_update(buffers, arms, rewards, kernel, counts):
-    return naive.update_(buffers, arms, rewards, kernel.rows, counts)

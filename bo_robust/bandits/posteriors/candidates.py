@@ -20,7 +20,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -70,24 +69,6 @@ def candidate_kernel(candidates: Sequence[Covariance | Tensor], arms: Tensor | N
         matrices.append(matrix)
     K = torch.stack(matrices)
     return ArmKernel(diagonal=K.diagonal(dim1=-2, dim2=-1).clone(), matrix=K, arms=arms)
-
-
-@dataclass(frozen=True)
-class _SharedKernel(ArmKernel):
-    """``h`` matrices that serve ``s * h`` trials without a copy; the diagonal has all ``s * h`` rows."""
-
-    def rows(self, arms: Tensor, trials: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-        return super().rows(arms, self._candidate(arms, trials), out)
-
-    def write_row(self, arm: int, trial: int, out: np.ndarray) -> None:
-        assert self.matrix is not None
-        super().write_row(arm, trial % self.matrix.shape[0], out)
-
-    def _candidate(self, arms: Tensor, trials: Tensor | None) -> Tensor:
-        """The candidate of each row: row i * h + u belongs to candidate u."""
-        assert self.matrix is not None
-        everyone = torch.arange(arms.shape[0], device=arms.device) if trials is None else trials
-        return everyone % self.matrix.shape[0]
 
 
 @dataclass(frozen=True)
@@ -142,9 +123,8 @@ def batched(
         assert K is not None
         # The dense layout copies the matrices for every trial anyway.
         if arm_posteriors.is_dense(like, trials * h):
-            kernel = ArmKernel(everyone, matrix=K.expand(trials, h, n, n).reshape(-1, n, n), arms=kernel.arms)
-        else:
-            kernel = _SharedKernel(everyone, matrix=K, arms=kernel.arms)
+            K = K.expand(trials, h, n, n).reshape(-1, n, n)
+        kernel = ArmKernel(everyone, matrix=K, arms=kernel.arms)
     return BatchedPrior(kernel, noise, prior_mean, h)
 
 

@@ -12,28 +12,17 @@ NumPy. Against :mod:`naive` a round of GP-UCB is 4 times as fast for one trial o
 """
 
 import math
-from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bo_robust.ops.arm_update import naive
-from bo_robust.ops.arm_update.naive import ArmBuffers, Arrays, KernelRows
+from bo_robust.ops.arm_update.naive import ArmBuffers, Arrays, PriorRows
 from bo_robust.utils.linalg import all_numbers
 
 # More trials than this in the dense layout are one batch: it has some forty calls whatever their number.
 FEW_TRIALS = 4
-
-
-class PriorRows(Protocol):
-    """The prior covariance, :class:`bo_robust.bandits.posteriors.arm_kernel.ArmKernel`."""
-
-    @property
-    def rows(self) -> KernelRows: ...
-
-    def write_row(self, arm: int, trial: int, out: np.ndarray) -> None:
-        """Write K[a, :] of one arm in one trial into ``out``, ``n``."""
 
 
 def update_(
@@ -45,7 +34,7 @@ def update_(
     if not 0 <= min(pulled) <= max(pulled) < n:
         raise ValueError(f"arms must be between 0 and {n - 1}, got {pulled}.")
     if buffers.dense and s > FEW_TRIALS:
-        return naive.update_(buffers, arms, rewards.detach(), kernel.rows, counts)
+        return naive.update_(buffers, arms, rewards.detach(), kernel, counts)
     if buffers.num_pending == buffers.pending.shape[1]:
         naive.end_block_(buffers)
     numbers = [1.0] * s if counts is None else counts.tolist()

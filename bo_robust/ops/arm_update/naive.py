@@ -27,9 +27,8 @@ Functions ending in ``_`` write into the buffers they are given.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -42,10 +41,15 @@ from bo_robust.utils.linalg import all_numbers
 SHORT_BLOCK = 32
 LONG_BLOCK = 96
 
-KernelRows = Callable[..., Tensor]
-"""Maps arms (``r``) and their trials (``r``) to prior rows K[a, :], ``r x n``. Trials None: one arm per trial.
 
-A third argument, ``r x n``, is memory to write the rows into."""
+class PriorRows(Protocol):
+    """The prior covariance, :class:`bo_robust.bandits.posteriors.arm_kernel.ArmKernel`."""
+
+    def rows(self, arms: Tensor) -> Tensor:
+        """Rows K[a, :] of one arm per trial, ``s x n``."""
+
+    def write_row(self, arm: int, trial: int, out: np.ndarray) -> None:
+        """Write K[a, :] of one arm in one trial into ``out``, ``n``, on a CPU."""
 
 
 class Arrays(NamedTuple):
@@ -113,7 +117,7 @@ class ArmBuffers:
 
 
 def update_(
-    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, counts: Tensor | None = None
+    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel: PriorRows, counts: Tensor | None = None
 ) -> Tensor:
     """Observe one reward per trial, and return whether it was observed, ``s`` bool.
 
@@ -121,7 +125,7 @@ def update_(
         buffers: State, updated in place. There must be room for one more row per trial.
         arms: ``s``, long.
         rewards: ``s``. A NaN or infinite one, and one of an arm out of range, leaves its trial as it is.
-        kernel_rows: Prior covariance rows.
+        kernel: Prior covariance.
         counts: Numbers of pulls of which the rewards are means, ``s``: a reward has noise lambda / count. Zero leaves
             the trial as it is. None means one everywhere.
     """
@@ -129,7 +133,7 @@ def update_(
     last = buffers.mean.shape[1] - 1
     rewards = torch.where((arms >= 0) & (arms <= last), rewards, math.nan)
     arms = arms.clamp(0, last)
-    base = _dense_rows(buffers, arms) if buffers.dense else _low_rank_rows_(buffers, arms, kernel_rows)
+    base = _dense_rows(buffers, arms) if buffers.dense else _low_rank_rows_(buffers, arms, kernel)
     ok = apply_(buffers, posterior_row(buffers, base, arms), arms, rewards, counts)
     return ok & all_numbers(buffers.mean, buffers.variance)
 
@@ -148,7 +152,7 @@ def _dense_rows(buffers: ArmBuffers, arms: Tensor) -> Tensor:
     return buffers.rows.gather(1, arms.view(s, 1, 1).expand(s, 1, n)).squeeze(1)
 
 
-def _low_rank_rows_(buffers: ArmBuffers, arms: Tensor, kernel_rows: KernelRows) -> Tensor:
+def _low_rank_rows_(buffers: ArmBuffers, arms: Tensor, kernel: PriorRows) -> Tensor:
     """C_base[a, :], ``s x n``. Stores the prior row of a new arm first. No branch on data."""
     s, n = buffers.mean.shape
     m = buffers.num_rows = min(buffers.num_rows + 1, buffers.rows.shape[1])
@@ -157,7 +161,7 @@ def _low_rank_rows_(buffers: ArmBuffers, arms: Tensor, kernel_rows: KernelRows) 
     slot = buffers.slots.gather(1, index)
     new = slot < 0
     slot = torch.where(new, buffers.filled.unsqueeze(1), slot)
-    k_row = kernel_rows(arms, None)
+    k_row = kernel.rows(arms)
     rows.scatter_(1, slot.unsqueeze(2).expand(s, 1, n), k_row.unsqueeze(1))
     row_arm.scatter_(1, slot, index)
     buffers.slots.scatter_(1, index, slot)

@@ -100,7 +100,7 @@ def test_naive_op_equals_cpu_op(trials, dense, monkeypatch):
     pulls, rewards = random_rounds(300, trials, 250, "cpu")
     rewards[17, 0] = float("nan")
     fast = run_rounds(init(kernel, 0.1, trials, dense=dense), pulls, rewards)
-    monkeypatch.setattr(arm_states.arm_update, "update_", lambda b, a, y, k, *_: naive.update_(b, a, y, k.rows))
+    monkeypatch.setattr(arm_states.arm_update, "update_", naive.update_)
     slow = init(kernel, 0.1, trials, dense=dense)
     for name in ("rows", "pending"):  # what is read before it is written would spread NaN
         if not (dense and name == "rows"):
@@ -137,7 +137,7 @@ def test_trials_may_have_their_own_kernel_noise_and_prior_mean(device):
 def test_low_rank_stays_accurate_where_the_noise_is_small(dtype, noise_var, mean_tol, variance_tol, path, monkeypatch):
     """Near-singular SE kernel on 1000 points, 333 of them pulled at random, 800 rounds."""
     if path == "naive":
-        monkeypatch.setattr(arm_states.arm_update, "update_", lambda b, a, y, k, *_: naive.update_(b, a, y, k.rows))
+        monkeypatch.setattr(arm_states.arm_update, "update_", naive.update_)
     kernel = grid_kernel(1000, 0.2, "cpu", dtype=dtype)
     pulls, rewards = random_rounds(333, 1, 800, "cpu", dtype=dtype)
     pulls = pulls * 3
