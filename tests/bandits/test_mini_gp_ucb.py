@@ -85,7 +85,7 @@ def test_failed_pulls_count_as_pulls_and_teach_nothing(device):
     before = posterior.mean.clone(), posterior.variance.clone(), posterior.information_gain.clone()
     for y in [nan, math.inf, -math.inf] * 3:
         assert not algorithm.observe(state, arm, value(y, device)).ok.any()
-    assert posterior.left.tolist() == [0]
+    assert state.left.tolist() == [0]
     after = posterior.mean, posterior.variance, posterior.information_gain
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
     for y in range(9):
@@ -112,7 +112,7 @@ def test_posterior_is_that_of_every_reward_by_itself(n, path, device, monkeypatc
         y = f[:, arm[0]] + eta
         algorithm.observe(state, arm, y)
         waiting.append((arm, y))
-        if int(state.posterior.left) == 0:
+        if int(state.left) == 0:
             for a, r in waiting:
                 arm_states.observe(exact, a, r)
             if len(waiting) > 1:
@@ -138,7 +138,7 @@ def test_trials_under_way_neither_change_nor_pay(monkeypatch):
         before = posterior.mean.clone(), posterior.variance.clone()
         taken.clear()
         run_rounds(algorithm, state, f, eta.unsqueeze(0), u.unsqueeze(0))
-        ended = posterior.left == 0
+        ended = state.left == 0
         for a, b in zip(before, (posterior.mean, posterior.variance), strict=True):
             assert ((a == b).all(1) == ~ended).all()
         if ended.any() and not ended.all():

@@ -19,6 +19,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,7 +31,7 @@ from bo_robust.bandits.posteriors.elimination import log_density
 from bo_robust.utils.covariance import Covariance
 from bo_robust.utils.input_checks import check_count, check_finite, check_tensor, quoted
 
-__all__ = ["BatchedPrior", "CandidatePosterior", "batched", "candidate_kernel", "init", "observe"]
+__all__ = ["BatchedPrior", "CandidatePosterior", "Observed", "batched", "candidate_kernel", "init", "observe"]
 
 
 def candidate_kernel(candidates: Sequence[Covariance | Tensor], arms: Tensor | None = None) -> ArmKernel:
@@ -245,7 +246,16 @@ def checked_pulls(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) 
     return arm_posteriors.within(arms, rewards, posterior.flat.mean.shape[1])
 
 
-def observe(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+class Observed(NamedTuple):
+    """A round's rewards under every candidate, as of before them."""
+
+    ok: Tensor  # Whether the reward was observed, `s` bool
+    error: Tensor  # eta_t = y_t - mu_{t-1}(x_t), `s x h`
+    mean: Tensor  # mu_{t-1}(x_t), `s x h`
+    variance: Tensor  # sigma_{t-1}^2(x_t), `s x h`
+
+
+def observe(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> Observed:
     """Condition every candidate on one reward per trial, in place.
 
     No candidate is tested, so this serves initial designs as well. A NaN or infinite reward is a failed pull.
@@ -254,10 +264,6 @@ def observe(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> tup
         posterior: State before the round.
         arms: ``s``, long.
         rewards: ``s``.
-
-    Returns:
-        Whether the reward was observed, ``s`` bool; then, of every candidate before this reward (``s x h`` each),
-        eta_t = y_t - mu_{t-1}(x_t), mu_{t-1}(x_t) and sigma_{t-1}^2(x_t).
 
     Raises:
         ValueError: if shapes, dtypes or devices do not fit, or an arm is out of range; on CUDA its reward is a failed
@@ -274,4 +280,4 @@ def observe(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> tup
     last_gain = (total / flat.noise_var.view(shape)).log_().mul_(0.5)
     posterior.last_gain = torch.where(ok, last_gain, posterior.last_gain)
     posterior.evidence.add_(log_density(error.square().div_(total), total).masked_fill_(~ok, 0.0))
-    return ok.all(1), error, mean, variance
+    return Observed(ok.all(1), error, mean, variance)
