@@ -8,6 +8,7 @@ import torch
 from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.utils.covariance import Matern, SquaredExponential
+from tests.bandits import naive
 
 MATERN = Matern(1.5, 0.4)
 
@@ -49,24 +50,10 @@ def told(posterior, arms, rewards):
     return posterior
 
 
-def definition(K, dictionary, arms, rewards, noise_var):
-    """Mean and variance of all arms as the paper writes them, times lambda: z = (K_D^(1/2))^+ k_D, one row a reward."""
-    values, vectors = torch.linalg.eigh(K[dictionary][:, dictionary])
-    keep = values > 1e-13 * values[-1]
-    z = K[:, dictionary] @ (vectors[:, keep] * values[keep].rsqrt()) @ vectors[:, keep].T
-    Z = z[arms]
-    V = Z.T @ Z + noise_var * torch.eye(Z.shape[1]).to(K)
-    mean = z @ torch.linalg.solve(V, Z.T @ rewards)
-    return mean, K.diagonal() - (z * torch.linalg.solve(V, Z.T @ Z @ z.T).T).sum(1)
-
-
 def check(posterior, keep, arms, rewards, tol=1e-9):
     """Every trial of the posterior is the definition, and its mean what its weights say."""
     kernel = posterior.kernel
-    trials, everywhere = (
-        torch.arange(keep.shape[0], device=keep.device),
-        torch.arange(keep.shape[1], device=keep.device),
-    )
+    trials, everywhere = (torch.arange(size, device=keep.device) for size in keep.shape)
     k = kernel.between(everywhere.expand(keep.shape), posterior.points, trials)
     by_weights = (k @ posterior.weights.unsqueeze(2)).squeeze(2)
     torch.testing.assert_close(by_weights, posterior.mean, rtol=0.0, atol=tol * float(posterior.mean.abs().max()))
@@ -74,7 +61,7 @@ def check(posterior, keep, arms, rewards, tol=1e-9):
         K = kernel.covariance(kernel.arms, kernel.arms) if kernel.matrix is None else kernel.matrix
         K, noise_var = (K if K.ndim == 2 else K[i]), float(posterior.noise_var[i])
         ok = rewards[:, i].isfinite()
-        want = definition(K, keep[i].nonzero().squeeze(1), arms[ok, i], rewards[ok, i], noise_var)
+        want = naive.dtc(K, keep[i].nonzero().squeeze(1), arms[ok, i], rewards[ok, i], noise_var)
         for got, value in zip((posterior.mean[i], posterior.variance[i]), want, strict=True):
             torch.testing.assert_close(got, value, rtol=0.0, atol=tol * float(value.abs().max()))
 
@@ -164,6 +151,3 @@ def test_observe_is_a_rebuild(per_trial, device):
         check(posterior, keep, arms[: t + 1], rewards[: t + 1])
     assert int((~rewards.isfinite()).sum()) > 5
     torch.testing.assert_close(posterior.information_gain, gain)
-
-
-# Kernels without a matrix, blocks, dtypes, mistakes --------------------------------------------------------------
