@@ -1,8 +1,8 @@
 """What is known about arms under each of h candidate priors, for s trials: one posterior of s * h rows.
 
 A candidate is a prior: a kernel matrix, a prior mean and a noise variance, each shared by all candidates or its own.
-Candidates may differ in kind, not only in a parameter. :func:`batched` turns their priors into the prior of s * h
-trials. Row i * h + u is candidate u of trial i. Every reward goes to all h rows of its trial.
+Candidates may differ in kind, not only in a parameter. Their priors are the prior of s * h trials: row i * h + u is
+candidate u of trial i. Every reward goes to all h rows of its trial.
 
 Also kept are which candidates are active, and the log marginal likelihood of each,
 
@@ -31,7 +31,7 @@ from bo_robust.bandits.posteriors.elimination import log_density
 from bo_robust.utils.covariance import Covariance
 from bo_robust.utils.input_checks import check_count, check_finite, check_tensor, quoted
 
-__all__ = ["BatchedPrior", "CandidatePosterior", "Observed", "batched", "candidate_kernel", "init", "observe"]
+__all__ = ["CandidatePosterior", "Observed", "candidate_kernel", "init", "observe"]
 
 
 def candidate_kernel(candidates: Sequence[Covariance | Tensor], arms: Tensor | None = None) -> ArmKernel:
@@ -70,63 +70,6 @@ def candidate_kernel(candidates: Sequence[Covariance | Tensor], arms: Tensor | N
         matrices.append(matrix)
     K = torch.stack(matrices)
     return ArmKernel(diagonal=K.diagonal(dim1=-2, dim2=-1).clone(), matrix=K, arms=arms)
-
-
-@dataclass(frozen=True)
-class BatchedPrior:
-    """The priors of h candidates as the prior of s * h trials: arguments of :func:`.posteriors.arms.init`.
-
-    ``noise_var`` is ``s * h``, ``prior_mean`` is ``s * h x n`` or None for zero, and ``candidates`` is h.
-    """
-
-    kernel: ArmKernel
-    noise_var: Tensor
-    prior_mean: Tensor | None
-    candidates: int
-
-
-def batched(
-    kernel: ArmKernel, noise_var: float | Tensor, trials: int, prior_mean: Tensor | None = None
-) -> BatchedPrior:
-    """Turn the priors of h candidates into the prior of s * h trials; warns of candidates that are the same.
-
-    ``kernel`` is one for all or ``h x n x n`` (:func:`candidate_kernel`), ``noise_var`` > 0 is one number or ``h``, and
-    ``prior_mean`` is ``n``, ``h x n`` or None for zero. Raises ``ValueError`` if numbers of candidates do not agree,
-    there is none, or shapes do not fit.
-    """
-    check_count(1, trials=trials)
-    noise = noise_of_each(kernel, noise_var, "candidate")
-    n, like = kernel.num_arms, kernel.diagonal
-    if noise.ndim > 1:
-        raise ValueError(f"noise_var must be one number or one per candidate, got shape {tuple(noise.shape)}.")
-    if prior_mean is not None:
-        check_tensor("prior_mean", prior_mean)
-        if prior_mean.ndim not in (1, 2) or prior_mean.shape[-1] != n:
-            raise ValueError(f"prior_mean must be {n}, or {n} per candidate, got shape {tuple(prior_mean.shape)}.")
-        check_finite("prior_mean", prior_mean)
-    given = {
-        "kernel matrices": like.shape[0] if like.ndim == 2 else None,
-        "noise variances": noise.shape[0] if noise.ndim == 1 else None,
-        "prior means": prior_mean.shape[0] if prior_mean is not None and prior_mean.ndim == 2 else None,
-    }
-    counts = {name: count for name, count in given.items() if count is not None}
-    if len(set(counts.values())) > 1:
-        raise ValueError(f"candidates must agree in number, got {counts}; give one of each kind, or one for all.")
-    h = next(iter(counts.values()), 1)
-    if h == 0:
-        raise ValueError("U is empty: give at least one candidate.")
-    _warn_of_duplicates(kernel, noise.expand(h), prior_mean)
-    noise = noise.expand(trials, h).reshape(-1)
-    if prior_mean is not None:
-        prior_mean = prior_mean.expand(trials, h, n).reshape(-1, n)
-    if like.ndim == 2:
-        K, everyone = kernel.matrix, like.expand(trials, h, n).reshape(-1, n)
-        assert K is not None
-        # The dense layout copies the matrices for every trial anyway.
-        if arm_posteriors.is_dense(like, trials * h):
-            K = K.expand(trials, h, n, n).reshape(-1, n, n)
-        kernel = ArmKernel(everyone, matrix=K, arms=kernel.arms)
-    return BatchedPrior(kernel, noise, prior_mean, h)
 
 
 def _warn_of_duplicates(kernel: ArmKernel, noise: Tensor, prior_mean: Tensor | None) -> None:
@@ -231,11 +174,46 @@ def init(
     prior_mean: Tensor | None = None,
     rounds: int | None = None,
 ) -> CandidatePosterior:
-    """The exact posterior under every candidate, all active; as :func:`batched` and :func:`.arms.init`."""
-    prior = batched(kernel, noise_var, trials, prior_mean)
-    rows = len(prior.noise_var)
-    flat = arm_posteriors.init(prior.kernel, prior.noise_var, rows, prior_mean=prior.prior_mean, rounds=rounds)
-    noise = flat.noise_var.view(-1, prior.candidates)
+    """The exact posterior under every candidate, all active; warns of candidates that are the same.
+
+    ``kernel`` is one for all or ``h x n x n`` (:func:`candidate_kernel`), ``noise_var`` > 0 is one number or ``h``, and
+    ``prior_mean`` is ``n``, ``h x n`` or None for zero. Raises ``ValueError`` if numbers of candidates do not agree,
+    there is none, or shapes do not fit. The rest is as in :func:`.arms.init`.
+    """
+    check_count(1, trials=trials)
+    noise = noise_of_each(kernel, noise_var, "candidate")
+    n, like = kernel.num_arms, kernel.diagonal
+    if noise.ndim > 1:
+        raise ValueError(f"noise_var must be one number or one per candidate, got shape {tuple(noise.shape)}.")
+    if prior_mean is not None:
+        check_tensor("prior_mean", prior_mean)
+        if prior_mean.ndim not in (1, 2) or prior_mean.shape[-1] != n:
+            raise ValueError(f"prior_mean must be {n}, or {n} per candidate, got shape {tuple(prior_mean.shape)}.")
+        check_finite("prior_mean", prior_mean)
+    given = {
+        "kernel matrices": like.shape[0] if like.ndim == 2 else None,
+        "noise variances": noise.shape[0] if noise.ndim == 1 else None,
+        "prior means": prior_mean.shape[0] if prior_mean is not None and prior_mean.ndim == 2 else None,
+    }
+    counts = {name: count for name, count in given.items() if count is not None}
+    if len(set(counts.values())) > 1:
+        raise ValueError(f"candidates must agree in number, got {counts}; give one of each kind, or one for all.")
+    h = next(iter(counts.values()), 1)
+    if h == 0:
+        raise ValueError("U is empty: give at least one candidate.")
+    _warn_of_duplicates(kernel, noise.expand(h), prior_mean)
+    noise = noise.expand(trials, h).reshape(-1)
+    if prior_mean is not None:
+        prior_mean = prior_mean.expand(trials, h, n).reshape(-1, n)
+    if like.ndim == 2:
+        K, everyone = kernel.matrix, like.expand(trials, h, n).reshape(-1, n)
+        assert K is not None
+        # The dense layout copies the matrices for every trial anyway.
+        if arm_posteriors.is_dense(like, trials * h):
+            K = K.expand(trials, h, n, n).reshape(-1, n, n)
+        kernel = ArmKernel(everyone, matrix=K, arms=kernel.arms)
+    flat = arm_posteriors.init(kernel, noise, trials * h, prior_mean=prior_mean, rounds=rounds)
+    noise = flat.noise_var.view(-1, h)
     active, last_gain = torch.ones_like(noise, dtype=torch.bool), torch.full_like(noise, math.inf)
     return CandidatePosterior(flat, active, torch.zeros_like(noise), last_gain)
 

@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.utils.linalg import all_numbers
+from bo_robust.utils.linalg import all_numbers, on_cuda
 
 # Rounds of a block, by measurement. A short block reads few pending rows. A long one factorises seldom, which matters
 # in the low-rank layout while rows are short.
@@ -98,6 +98,31 @@ class ArmBuffers:
     pulled: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict, init=False, repr=False)
     _arrays: Arrays | None = field(default=None, init=False, repr=False)
 
+    @classmethod
+    def of_no_rewards(
+        cls, noise_var: Tensor, mean: Tensor, variance: Tensor, rows: Tensor, block: int, dense: bool
+    ) -> "ArmBuffers":
+        """The prior; these tensors become buffers. Low rank, ``rows`` is room for prior rows."""
+        s, n = mean.shape
+        tracked = 0 if dense else rows.shape[1]
+        return cls(
+            noise_var=noise_var,
+            mean=mean,
+            variance=variance,
+            counts=torch.zeros_like(mean),
+            information_gain=torch.zeros_like(noise_var),
+            pending=mean.new_empty(s, block, n),  # written before it is read
+            rows=rows,
+            row_arm=mean.new_zeros(s, tracked, dtype=torch.long),
+            row_counts=mean.new_zeros(s, tracked),
+            root=zeros_like_shape((s, tracked, tracked), mean),
+            root_ready=mean.new_zeros(s, dtype=torch.bool),
+            slots=mean.new_full((s, 0 if dense else n), -1, dtype=torch.long),
+            filled=mean.new_zeros(s, dtype=torch.long),
+            block_filled=mean.new_zeros(s, dtype=torch.long),
+            dense=dense,
+        )
+
     @property
     def arrays(self) -> Arrays:
         """The tensors as NumPy arrays, made when first asked for, and anew after :meth:`replace`."""
@@ -114,6 +139,13 @@ class ArmBuffers:
     def __getstate__(self) -> dict[str, Any]:
         """Without the arrays: those of a copy are to be views of its own tensors."""
         return self.__dict__ | {"_arrays": None}
+
+
+def zeros_like_shape(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Zeros of the dtype and device of ``like``; on a CPU by calloc, which takes a page only when it is written."""
+    if on_cuda(like):
+        return like.new_zeros(shape)
+    return torch.from_numpy(np.zeros(shape, dtype=like.numpy().dtype))
 
 
 def update_(
