@@ -133,14 +133,13 @@ def run(covariance, device, rounds=40, s=3):
     for t in range(rounds + 10):
         arms = torch.randint(0, 120, (s,), generator=g).to(device)
         rewards = torch.randn(s, generator=g, dtype=torch.float64).to(device)
-        if t < rounds:
-            dtc.count(posterior, arms, rewards)
         if t == rounds:
             keep = (posterior.counts > 0) & (torch.rand(s, 120, generator=g, dtype=torch.float64).to(device) < 0.6)
             dtc.rebuild(posterior, keep)
             yield X, posterior
+        dtc.count(posterior, arms, rewards)
         if t >= rounds:
-            dtc.observe(posterior, arms, rewards)
+            dtc.redraw(posterior, posterior.dictionary)
     yield X, posterior
 
 

@@ -257,13 +257,6 @@ def _steps(kernel: ArmKernel, factors: Factors) -> tuple[Tensor, Tensor]:
     return steps_of_columns(kernel.num_arms, columns, factors.steps())
 
 
-def observe(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
-    """Observe one reward per trial under the present dictionary, which may not be empty; else as :func:`count`."""
-    ok = count(posterior, arms, rewards)
-    redraw(posterior, posterior.dictionary)
-    return ok
-
-
 def features_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor:
     """Features of ``arms`` (``t x f``) in some ``trials`` (``t``), ``t x f x r``, for :func:`downdate`.
 

@@ -133,7 +133,7 @@ def test_variance_does_not_starve_far_from_the_dictionary(device):
 
 
 @pytest.mark.parametrize("per_trial", [0, 3])
-def test_observe_is_a_rebuild(per_trial, device):
+def test_a_redraw_of_the_same_dictionary_is_a_rebuild(per_trial, device):
     kernel, n, s = matern_kernel(30, device, per_trial), 30, 3
     noise = torch.tensor([0.01, 0.3, 2.0], dtype=torch.float64, device=device)
     arms, rewards = rounds_of(25, s, n, device, failed=0.15)
@@ -145,7 +145,8 @@ def test_observe_is_a_rebuild(per_trial, device):
     gain = torch.zeros_like(noise)
     for t in range(25):
         sd2 = posterior.variance.gather(1, arms[t].unsqueeze(1)).squeeze(1)
-        ok = dtc.observe(posterior, arms[t], rewards[t])
+        ok = dtc.count(posterior, arms[t], rewards[t])
+        dtc.redraw(posterior, posterior.dictionary)
         assert torch.equal(ok, rewards[t].isfinite())
         gain += 0.5 * torch.log1p(sd2 / noise) * ok
         check(posterior, keep, arms[: t + 1], rewards[: t + 1])
