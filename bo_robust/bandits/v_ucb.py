@@ -15,7 +15,7 @@ from bo_robust.bandits.pairs import PairAlgorithm, check_probabilities, probabil
 from bo_robust.confidence import Width
 from bo_robust.risk_measures.functionals import Functional, as_functional
 from bo_robust.risk_measures.selection_rules import RANDOM_RULES, check_selection_rule, select_by_rule
-from bo_robust.utils.input_checks import check_count, is_number, quoted
+from bo_robust.utils.input_checks import is_number, quoted
 from bo_robust.utils.linalg import row_argmax
 from bo_robust.utils.random import spread
 
@@ -44,7 +44,6 @@ class VUCB(PairAlgorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(1, num_conditions=self.num_conditions)
         object.__setattr__(self, "functional", as_functional(self.functional))
         check_selection_rule(self.selection_rule)
         if self.probabilities is not None:

@@ -24,14 +24,13 @@ from bo_robust.utils.linalg import on_cuda
 from tests.bandits.problems import line
 
 
-def run_rounds(algorithm, state, f, noise, uniforms=None, start=0):
-    """Rounds from ``start`` of a noise table (T x s); arms, candidates and Infos."""
+def run_rounds(algorithm, state, f, noise):
+    """Rounds of a noise table (T x s); arms and Infos."""
     arms, infos = [], []
-    for t in range(start, len(noise)):
-        u = torch.zeros_like(noise[t]) if uniforms is None else uniforms[t]
-        selection = algorithm.select(state, u)
-        y = f.gather(1, selection.arms.unsqueeze(1)).squeeze(1) + noise[t]
-        infos.append(algorithm.observe(state, selection.arms, y, u))
+    for eta in noise:
+        selection = algorithm.select(state, torch.zeros_like(eta))
+        y = f.gather(1, selection.arms.unsqueeze(1)).squeeze(1) + eta
+        infos.append(algorithm.observe(state, selection.arms, y))
         arms.append(selection.arms)
         if hasattr(infos[-1], "candidate"):
             assert torch.equal(selection.candidate, infos[-1].candidate)
