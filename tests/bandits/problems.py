@@ -29,6 +29,11 @@ def line(n, device, dtype=torch.float64):
     return torch.linspace(0, 1, n, dtype=dtype, device=device).unsqueeze(1)
 
 
+def places(n, d, seed=0, device="cpu"):
+    """Random arms of the unit cube, ``n x d``."""
+    return torch.rand(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(device)
+
+
 def kernel(device, n=N, lengthscale=0.2, dtype=torch.float64):
     return ArmKernel.from_covariance(SquaredExponential(lengthscale), line(n, device, dtype))
 

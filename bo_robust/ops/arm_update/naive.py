@@ -28,7 +28,8 @@ Functions ending in ``_`` write into the buffers they are given.
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from types import SimpleNamespace
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -50,24 +51,6 @@ class PriorRows(Protocol):
 
     def write_row(self, arm: int, trial: int, out: np.ndarray) -> None:
         """Write K[a, :] of one arm in one trial into ``out``, ``n``, on a CPU."""
-
-
-class Arrays(NamedTuple):
-    """The tensors of :class:`ArmBuffers` on a CPU as NumPy arrays, in the same memory."""
-
-    noise_var: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
-    counts: np.ndarray
-    information_gain: np.ndarray
-    pending: np.ndarray
-    rows: np.ndarray
-    row_arm: np.ndarray
-    root: np.ndarray
-    root_ready: np.ndarray
-    slots: np.ndarray
-    filled: np.ndarray
-    block_filled: np.ndarray
 
 
 @dataclass
@@ -96,7 +79,7 @@ class ArmBuffers:
     num_rows: int = 0  # Upper bound of `filled` that the host knows. Rows beyond it are not read.
     # On a CPU, per trial and arm: the pending row of its last pull in this block, and the factor that makes it C[a, :]
     pulled: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict, init=False, repr=False)
-    _arrays: Arrays | None = field(default=None, init=False, repr=False)
+    _arrays: SimpleNamespace | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def of_no_rewards(
@@ -124,14 +107,15 @@ class ArmBuffers:
         )
 
     @property
-    def arrays(self) -> Arrays:
-        """The tensors as NumPy arrays, made when first asked for, and anew after :meth:`replace`."""
+    def arrays(self) -> SimpleNamespace:
+        """On a CPU the tensors as NumPy arrays in the same memory, by name. They are made when first asked for."""
         if self._arrays is None:
-            self._arrays = Arrays(*(getattr(self, name).numpy() for name in Arrays._fields))
+            own = vars(self).items()
+            self._arrays = SimpleNamespace(**{name: x.numpy() for name, x in own if isinstance(x, Tensor)})
         return self._arrays
 
     def replace(self, **tensors: Tensor) -> None:
-        """Put others in the place of some of the tensors."""
+        """Put others in the place of some of the tensors; :attr:`arrays` are made anew."""
         for name, x in tensors.items():
             setattr(self, name, x)
         self._arrays = None

@@ -9,17 +9,14 @@ from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from tests.bandits import naive
+from tests.bandits.problems import places
 
 MATERN = Matern(1.5, 0.4)
 
 
-def points(n, d, seed=0, device="cpu"):
-    return torch.rand(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(device)
-
-
 def matern_kernel(n, device, per_trial=0):
     """One kernel of n random arms in the square, or one matrix per trial."""
-    X = points(n, 2, device=device)
+    X = places(n, 2, device=device)
     if not per_trial:
         return ArmKernel.from_covariance(MATERN, X)
     return ArmKernel.from_matrix(torch.stack([Matern(1.5, 0.2 + 0.2 * i)(X, X) * (1.0 + i) for i in range(per_trial)]))

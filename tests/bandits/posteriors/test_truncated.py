@@ -44,8 +44,8 @@ def feature_table(kind, root, s=3):
     return FeatureTable.compressed(Phi) if root == "symmetric" else FeatureTable(Phi)
 
 
-def to(table, device, dtype=torch.float64):
-    move = [None if x is None else x.to(device, dtype) for x in (table.coordinates, table.axes, table.residual)]
+def to(table, device):
+    move = [None if x is None else x.to(device) for x in (table.coordinates, table.axes, table.residual)]
     return FeatureTable(*move)
 
 
@@ -74,12 +74,12 @@ def close(got, want, tol):
     assert bool((error <= tol).all()), f"relative error {float(error.max()):.2g}"
 
 
-def rewards_of(g, s, scale=0.6, dtype=torch.float64):
+def rewards_of(g, s):
     """Student t with 1.2 degrees of freedom, a failed pull now and then."""
     normal, chi = torch.randn(s, generator=g, dtype=torch.float64), torch.rand(s, generator=g, dtype=torch.float64)
-    y = scale * (1.0 + normal * chi.pow(-1 / 1.2))
+    y = 0.6 * (1.0 + normal * chi.pow(-1 / 1.2))
     fail = torch.rand(s, generator=g) < 0.05
-    return torch.where(fail, torch.tensor([math.nan, math.inf, -math.inf] * s)[:s], y).to(dtype)
+    return torch.where(fail, torch.tensor([math.nan, math.inf, -math.inf] * s)[:s], y)
 
 
 @pytest.mark.parametrize("kind", ["fourier 1d", "fourier 2d", "nystrom"])

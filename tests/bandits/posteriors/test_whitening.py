@@ -10,8 +10,8 @@ from tests.bandits.naive import inverse_root
 from tests.bandits.problems import line
 
 
-def fourier(n=30, nodes=16, lengthscale=0.2, dtype=torch.float64):
-    return FourierFeatures(lengthscale, nodes, ((0.0, 1.0),))(line(n, "cpu", dtype))
+def fourier(n=30, nodes=16):
+    return FourierFeatures(0.2, nodes, ((0.0, 1.0),))(line(n, "cpu"))
 
 
 def directions(Phi, counts, noise_var, root):
