@@ -34,7 +34,6 @@ from bo_robust import BKBModel, RobustGP
 from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, TGPUCB, VUCB
 from bo_robust.bandits.posteriors.arm_kernel import ROW_BLOCK, ArmKernel
 from bo_robust.bandits.posteriors.candidates import candidate_kernel
-from bo_robust.bandits.posteriors.dtc import BLOCK_ENTRIES
 from bo_robust.bandits.shortlist import SHORTLIST_SIZE
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.base import EXPLORING
@@ -44,6 +43,7 @@ from bo_robust.experiments.outliers import Shift, draw
 from bo_robust.experiments.problems import make_design_problem
 from bo_robust.features import FourierFeatures
 from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK
+from bo_robust.ops.dtc_scores import CHUNK_ENTRIES
 from bo_robust.utils.covariance import SquaredExponential
 
 LENGTHSCALE, CANDIDATES, NODES = 0.2, (0.1, 0.2, 0.4, 0.8), 6
@@ -79,7 +79,7 @@ def exact(n: int, T: int, run: Played, h: int = 1) -> tuple[float, float]:
 def dictionary(n: int, T: int, run: Played) -> tuple[float, float]:
     """A rebuild is O(n r^2), another round O(r) for arms on the shortlist. Eight numbers an arm, a block of k_D(x)."""
     r = run.points
-    return run.rebuilt * n * r**2 + T * min(n, SHORTLIST_SIZE) * r, 8 * n + min(n * r, BLOCK_ENTRIES[0])
+    return run.rebuilt * n * r**2 + T * min(n, SHORTLIST_SIZE) * r, 8 * n + min(n * r, CHUNK_ENTRIES[0])
 
 
 def cubic(n: int, _: int, __: Played) -> tuple[float, float]:

@@ -146,14 +146,14 @@ def test_another_arm_than_the_repeated_one(kernel, monkeypatch):
         monkeypatch.setattr(linalg, "simulated", cuda)
         state = algorithm.init(kernel, 1.0, 2)
         algorithm.observe(state, torch.tensor([1, 2]), ones)
-        assert state.posterior.left.tolist() == [7, 7]  # 8 pulls: (3^2 - 1) lambda / k
+        assert state.left.tolist() == [7, 7]  # 8 pulls: (3^2 - 1) lambda / k
         if not cuda:
             with pytest.raises(ValueError, match="those that select returned"):
                 algorithm.observe(state, torch.tensor([1, 3]), ones)
             continue
         with naive_ops():
             assert algorithm.observe(state, torch.tensor([1, 3]), 9.0 * ones).ok.tolist() == [True, False]
-        assert state.posterior.average.tolist() == [5.0, 1.0]
+        assert state.average.tolist() == [5.0, 1.0]
 
 
 def test_an_initial_design_is_not_repeated(kernel):

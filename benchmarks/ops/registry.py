@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -91,7 +92,7 @@ class ArmRound:
         """One round; what it wrote."""
         b = self.buffers
         b.num_pending, b.num_rows = self.k, self.m
-        update(b, self.arms, self.rewards, lambda arms, trials: self.prior)
+        update(b, self.arms, self.rewards, SimpleNamespace(rows=lambda arms: self.prior))
         return b.pending[:, self.k], b.mean, b.variance, b.counts, b.information_gain
 
 
@@ -105,26 +106,16 @@ def _arm_round(shape: Shape, device: Device, dtype: torch.dtype, *, dense: bool)
     for start in range(0, m, 64):
         K[start : start + 64] = covariance(X[D[start : start + 64]], X)
     like = K.new_zeros(0)
-    tracked, room = (0, n) if dense else (m, m)
-    buffers = ArmBuffers(
-        noise_var=like.new_full((s,), 0.1),
-        mean=like.new_zeros(s, n),
-        variance=like.new_ones(s, n),
-        counts=like.new_zeros(s, n),
-        information_gain=like.new_zeros(s),
-        pending=like.new_zeros(s, k + 1, n),
-        rows=K.expand(s, room, n).clone(memory_format=torch.contiguous_format),
-        row_arm=D.expand(s, m)[:, :tracked].clone(),
-        row_counts=like.new_ones(s, tracked),
-        root=like.new_zeros(s, tracked, tracked),
-        root_ready=torch.zeros(s, dtype=torch.bool, device=device),
-        slots=torch.full((s, 0 if dense else n), -1, device=device),
-        filled=torch.full((s,), tracked, device=device),
-        block_filled=torch.full((s,), tracked, device=device),
-        dense=dense,
-        num_rows=tracked,
-    )
+    room = n if dense else m
+    rows = K.expand(s, room, n).clone(memory_format=torch.contiguous_format)
+    prior = like.new_full((s,), 0.1), like.new_zeros(s, n), like.new_ones(s, n)
+    buffers = ArmBuffers.of_no_rewards(*prior, rows, k + 1, dense)
     if not dense:
+        buffers.row_arm.copy_(D.expand(s, m))
+        buffers.row_counts.fill_(1.0)
+        buffers.filled.fill_(m)
+        buffers.block_filled.fill_(m)
+        buffers.num_rows = m
         buffers.slots[:, D] = torch.arange(m, device=device)
         buffers.counts[:, D] = 1.0
         arm_update.naive.refresh_root_(buffers, slice(None), m, branch_free=True)

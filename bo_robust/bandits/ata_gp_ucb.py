@@ -6,7 +6,7 @@ share u_{i tau} y_tau of a reward in each direction with the current level, so a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -23,7 +23,7 @@ from bo_robust.bandits.posteriors.whitening import ROOTS, FeatureTable
 from bo_robust.confidence import Width
 from bo_robust.confidence.base import is_open, sized
 from bo_robust.confidence.truncation import Truncation
-from bo_robust.features.base import Features
+from bo_robust.features import Features
 from bo_robust.utils.input_checks import check_rule, quoted
 
 
@@ -31,7 +31,7 @@ from bo_robust.utils.input_checks import check_rule, quoted
 class ATAState(State):
     """State with the kernel that dictionaries are drawn from."""
 
-    kernel: ArmKernel | None = None
+    kernel: ArmKernel = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,6 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
         A level that falls raises ``ValueError``.
         """
         assert isinstance(state, ATAState)
-        assert state.kernel is not None
         t, kernel, redraw = state.round + 1, state.kernel, None
         if isinstance(self.features, NystromDictionary) and t >= self.features.redraw_growth * state.posterior.drawn:
             if uniform is None:

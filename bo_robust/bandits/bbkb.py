@@ -10,7 +10,7 @@ exact posterior is then cheaper.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -43,7 +43,7 @@ from bo_robust.utils.random import spread
 class BBKBState(State):
     """State of BBKB; mean and variance of the posterior are those of the start of the batch."""
 
-    shortlist: Shortlist | None = None  # Shortlist of this batch
+    shortlist: Shortlist = field(kw_only=True)  # Shortlist of this batch
     # The arms chosen last and their rows of the shortlist, if no batch ends with them
     chosen: tuple[Tensor, Tensor] | None = None
 
@@ -75,10 +75,7 @@ class BBKB(FeatureSpaceAlgorithm):
         # A list costs time by its length every round, and by n when it is left (measured on one thread). On CUDA it
         # costs launches, of which the short one takes more.
         size = min(SHORTLIST_SIZE, kernel.num_arms if on_cuda(noise_var) else max(64, kernel.num_arms // 64))
-        return BBKBState(
-            posterior,
-            shortlist=empty_shortlist(noise_var, min(kernel.num_arms, size)),
-        )
+        return BBKBState(posterior, shortlist=empty_shortlist(noise_var, min(kernel.num_arms, size)))
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest upper confidence bound; a uniformly random one in the first round.
@@ -94,7 +91,6 @@ class BBKB(FeatureSpaceAlgorithm):
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
         if posterior.ahead is None:  # every trial at the start of a batch
             return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
-        assert shortlist is not None
         places = largest_bound(shortlist.mean, shortlist.variance, w).unsqueeze(1)
         arms = shortlist.arms.gather(1, places).squeeze(1)
         pull = shortlist.pulls.gather(1, places.unsqueeze(2).expand(-1, -1, shortlist.pulls.shape[2])).squeeze(1)
@@ -112,7 +108,6 @@ class BBKB(FeatureSpaceAlgorithm):
         if uniform is None:
             raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
         assert isinstance(state, BBKBState)
-        assert state.shortlist is not None
         posterior: DTCPosterior = state.posterior
         check_pulls(posterior.noise_var, arms, rewards)
         chosen, state.chosen = state.chosen, None
@@ -140,7 +135,6 @@ class BBKB(FeatureSpaceAlgorithm):
 
 def _look_again(state: BBKBState, trials: Tensor, width: Tensor) -> Tensor:
     """Choose the best of all arms in some trials, and renew their shortlists."""
-    assert state.shortlist is not None
     posterior, known = state.posterior, state.shortlist
     size = known.arms.shape[1] - OUTSIDE
     # Variances of the start of the batch, or of the last shortlist, are at least the present ones.

@@ -18,7 +18,7 @@ from torch import Tensor
 from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked_state
 from bo_robust.bandits.posteriors import candidates
 from bo_robust.bandits.posteriors.arms import ArmKernel
-from bo_robust.bandits.posteriors.candidates import CandidatePosterior
+from bo_robust.bandits.posteriors.candidates import CandidatePosterior, Observed
 from bo_robust.confidence import BKBWidth
 from bo_robust.confidence.candidate_widths import Widths, check_number, check_unit_scale, each, widths_at
 from bo_robust.utils.linalg import row_argmax
@@ -32,16 +32,6 @@ class CandidateSelection(Selection):
     """
 
     candidate: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Observed:
-    """A round's rewards under every candidate, as of before them (:func:`.posteriors.candidates.observe`)."""
-
-    ok: Tensor  # Whether the reward was observed, `s` bool
-    error: Tensor  # eta_t = y_t - mu_{t-1}(x_t), `s x h`
-    mean: Tensor  # mu_{t-1}(x_t), `s x h`
-    variance: Tensor  # sigma_{t-1}^2(x_t), `s x h`
 
 
 @dataclass(frozen=True)
@@ -103,7 +93,7 @@ class CandidateAlgorithm(ArmAlgorithm):
 
     def condition(self, posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> Observed:
         """Run :func:`bo_robust.bandits.posteriors.candidates.observe`."""
-        return Observed(*candidates.observe(posterior, arms, rewards))
+        return candidates.observe(posterior, arms, rewards)
 
     def widths(self, posterior: CandidatePosterior, t: int, uniform: Tensor | None) -> Tensor | float:
         """w^u_t, ``s x h`` or a number."""

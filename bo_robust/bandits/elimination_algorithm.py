@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from bo_robust.bandits.base import Info, State, checked_state
-from bo_robust.bandits.candidate_algorithm import CandidateAlgorithm, Observed
+from bo_robust.bandits.candidate_algorithm import CandidateAlgorithm
 from bo_robust.bandits.posteriors import elimination
-from bo_robust.bandits.posteriors.candidates import CandidatePosterior
+from bo_robust.bandits.posteriors.candidates import CandidatePosterior, Observed
 from bo_robust.bandits.posteriors.elimination import Failures
 from bo_robust.confidence.candidate_widths import delta_of_width
 from bo_robust.utils.input_checks import check_delta, check_positive
@@ -30,8 +30,8 @@ class HEState(State):
     """The posterior under every candidate, and the sums and record of the test."""
 
     # Sums over the rounds that each candidate u chose, `3 x s x h` (:mod:`bo_robust.bandits.posteriors.elimination`)
-    sums: Tensor | None = None
-    failures: Failures | None = None  # The first test that each candidate failed
+    sums: Tensor = field(kw_only=True)
+    failures: Failures = field(kw_only=True)  # The first test that each candidate failed
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class EliminationAlgorithm(CandidateAlgorithm):
         return elimination.acquisition_set(posterior.active, posterior.evidence, posterior.last_gain)
 
     def run_test(
-        self, state: HEState, sums: Tensor | None, chosen: Tensor, reach: Tensor, observed: Observed
+        self, state: HEState, sums: Tensor, chosen: Tensor, reach: Tensor, observed: Observed
     ) -> tuple[Tensor, HEInfo]:
         """Test one candidate per trial; write to ``state``, as of before the round, who is active and who failed.
 
@@ -111,8 +111,6 @@ class EliminationAlgorithm(CandidateAlgorithm):
         """
         posterior: CandidatePosterior = state.posterior
         t, before = state.round + 1, state.failures
-        assert sums is not None
-        assert before is not None
         if self.elimination != "errors":
             self._record(state, t)
             gap = posterior.evidence.amax(1) - posterior.under(chosen, posterior.evidence)
@@ -141,7 +139,6 @@ class EliminationAlgorithm(CandidateAlgorithm):
     def _record(self, state: HEState, t: int) -> None:
         posterior: CandidatePosterior = state.posterior
         if self.elimination != "errors":
-            assert state.failures is not None
             of = (posterior.active, state.failures, posterior.evidence)
             state.failures = elimination.run_likelihood_test(*of, self._bound(posterior), t)
 

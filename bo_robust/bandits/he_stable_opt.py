@@ -7,7 +7,7 @@ design, and pessimistic when it chooses the condition. u_t and v_t are each test
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
@@ -25,7 +25,7 @@ from bo_robust.utils.input_checks import check_count
 class HEStableState(HEState):
     """State with ``sums`` over the rounds that u chose the design, and ``lower_sums`` for v and the condition."""
 
-    lower_sums: Tensor | None = None
+    lower_sums: Tensor = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,6 @@ class HEStableOpt(EliminationAlgorithm):
         """Make the state around a fresh posterior, whose number of arms must be a multiple of w."""
         check_pairs(posterior.means.shape[2], self.num_conditions)
         state = super().start(posterior)
-        assert state.sums is not None
         return HEStableState(posterior, sums=state.sums, failures=state.failures, lower_sums=state.sums.clone())
 
     def select(self, state: State, uniform: Tensor) -> HEStableSelection:

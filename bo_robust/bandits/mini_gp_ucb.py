@@ -16,12 +16,12 @@ step. If trials choose, the host reads back which do and when the next repetitio
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State
+from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked_state
 from bo_robust.bandits.gp_ucb import largest_bound
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmPosterior
@@ -34,43 +34,18 @@ MOST_PULLS = 2.0**53
 
 
 @dataclass
-class RepeatingPosterior:
+class RepeatingState(State):
     """The exact posterior of all repetitions that have ended, and the repetitions under way.
 
-    Mean, variance, counts and information gain miss the rewards of repetitions under way, also when a run ends.
+    The posterior misses the rewards of repetitions under way, also when a run ends.
     """
 
-    exact: ArmPosterior  # The posterior
-    arms: Tensor  # The arm being repeated, `s` long
-    left: Tensor  # Pulls of that arm to come, `s` long. If none are left, the next round chooses an arm.
-    good: Tensor  # Number of finite rewards of the repetition, `s`
-    average: Tensor  # Mean of the finite rewards of the repetition, `s`
+    arms: Tensor = field(kw_only=True)  # The arm being repeated, `s` long
+    # Pulls of that arm to come, `s` long. If none are left, the next round chooses an arm.
+    left: Tensor = field(kw_only=True)
+    good: Tensor = field(kw_only=True)  # Number of finite rewards of the repetition, `s`
+    average: Tensor = field(kw_only=True)  # Mean of the finite rewards of the repetition, `s`
     repeats: int = 0  # Rounds to come in which every trial repeats its arm: `left.min()`, known to the host
-
-    @property
-    def mean(self) -> Tensor:
-        """mu of every arm, ``s x n``."""
-        return self.exact.mean
-
-    @property
-    def variance(self) -> Tensor:
-        """sigma^2 of every arm, without noise, ``s x n``."""
-        return self.exact.variance
-
-    @property
-    def counts(self) -> Tensor:
-        """Rewards learnt from per arm, ``s x n``."""
-        return self.exact.counts
-
-    @property
-    def noise_var(self) -> Tensor:
-        """lambda, ``s``."""
-        return self.exact.noise_var
-
-    @property
-    def information_gain(self) -> Tensor:
-        """Realised 1/2 log det(I + K / lambda) of the rewards learnt from, ``s``."""
-        return self.exact.information_gain
 
 
 @dataclass(frozen=True)
@@ -95,20 +70,21 @@ class MiniGPUCB(ArmAlgorithm):
                 f">= 1, got {self.batch_constant!r}."
             )
 
-    def start(self, posterior: ArmPosterior) -> State:
+    def start(self, posterior: ArmPosterior) -> RepeatingState:
         """Make the state around a fresh posterior, with nothing to repeat."""
         none = torch.zeros_like(posterior.noise_var)
-        return State(RepeatingPosterior(posterior, none.long(), none.long(), none, none.clone()))
+        return RepeatingState(posterior, arms=none.long(), left=none.long(), good=none, average=none)
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Keep the arm being repeated, or choose the arm of largest upper confidence bound; ties go to the first."""
-        posterior = state.posterior
+        state = checked_state(state, RepeatingState)
+        posterior: ArmPosterior = state.posterior
         w = self.width(state.round + 1, posterior.information_gain, uniform)
-        if posterior.repeats:
-            return Selection(posterior.arms, w)
-        due = (posterior.left == 0).nonzero().squeeze(1)
+        if state.repeats:
+            return Selection(state.arms, w)
+        due = (state.left == 0).nonzero().squeeze(1)
         chosen = largest_bound(posterior.mean[due], posterior.variance[due], w[due] if isinstance(w, Tensor) else w)
-        return Selection(posterior.arms.index_copy(0, due, chosen), w)
+        return Selection(state.arms.index_copy(0, due, chosen), w)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Gather the rewards; at the last pull of a repetition the posterior learns their mean.
@@ -116,44 +92,42 @@ class MiniGPUCB(ArmAlgorithm):
         Failed pulls count as pulls but teach nothing. ``ValueError`` if shapes, dtypes or devices do not fit, or if an
         arm is out of range or not the one being repeated; on CUDA its reward is a failed pull.
         """
-        posterior = state.posterior
+        state = checked_state(state, RepeatingState)
+        posterior: ArmPosterior = state.posterior
         arm_states.check_pulls(posterior.noise_var, arms, rewards)
         arms, rewards = arm_states.within(arms, rewards, posterior.mean.shape[1])
-        if posterior.repeats:
-            rewards = _of_repeated(posterior, arms, rewards)
-            posterior.left = posterior.left - 1
-            posterior.repeats -= 1
+        if state.repeats:
+            rewards = _of_repeated(state, arms, rewards)
+            state.left = state.left - 1
+            state.repeats -= 1
         else:
-            new = posterior.left == 0
-            rewards = _of_repeated(posterior, torch.where(new, posterior.arms, arms), rewards)
-            posterior.arms = torch.where(new, arms, posterior.arms)
-            posterior.left = torch.where(new, self._pulls(posterior, state.round), posterior.left) - 1
-            posterior.repeats = int(posterior.left.min())
-            posterior.good = torch.where(new, 0.0, posterior.good)
-            posterior.average = torch.where(new, 0.0, posterior.average)
+            new = state.left == 0
+            rewards = _of_repeated(state, torch.where(new, state.arms, arms), rewards)
+            state.arms = torch.where(new, arms, state.arms)
+            state.left = torch.where(new, self._pulls(posterior, state.arms, state.round), state.left) - 1
+            state.repeats = int(state.left.min())
+            state.good = torch.where(new, 0.0, state.good)
+            state.average = torch.where(new, 0.0, state.average)
         ok = rewards.isfinite()
-        posterior.good = posterior.good + ok
+        state.good = state.good + ok
         # A running mean; a failed pull adds nothing.
-        innovation = torch.where(ok, rewards.detach() - posterior.average, 0.0)
-        posterior.average = torch.addcdiv(posterior.average, innovation, posterior.good.clamp(min=1.0))
-        if not posterior.repeats:
+        innovation = torch.where(ok, rewards.detach() - state.average, 0.0)
+        state.average = torch.addcdiv(state.average, innovation, state.good.clamp(min=1.0))
+        if not state.repeats:
             # Trials whose repetition goes on observe no reward.
-            counts = posterior.good * (posterior.left == 0)
-            arm_states.observe(posterior.exact, posterior.arms, posterior.average, counts)
+            counts = state.good * (state.left == 0)
+            arm_states.observe(posterior, state.arms, state.average, counts)
             ok = ok & all_numbers(posterior.mean, posterior.variance)
         state.round += 1
         return Info(ok)
 
     def observe_initial(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from a round of an initial design at once: this rule did not choose its arms, and repeats none."""
-        ok = arm_states.observe(state.posterior.exact, arms, rewards)
-        state.round += 1
-        return Info(ok)
+        return super().observe(state, arms, rewards)
 
-    def _pulls(self, posterior: RepeatingPosterior, rounds: int) -> Tensor:
-        """How often each arm of ``posterior.arms`` is to be pulled, ``s`` long; ``rounds`` were run before."""
-        exact, index = posterior.exact, posterior.arms.unsqueeze(1)
-        noise_var = exact.noise_var
+    def _pulls(self, exact: ArmPosterior, arms: Tensor, rounds: int) -> Tensor:
+        """How often each of the ``arms`` (``s``) is to be pulled, ``s`` long; ``rounds`` were run before."""
+        index, noise_var = arms.unsqueeze(1), exact.noise_var
         variance = exact.variance.gather(1, index).squeeze(1)
         prior = exact.kernel.diagonal.expand_as(exact.variance).gather(1, index).squeeze(1)
         # After t rewards sigma^2 >= 1 / (1/k + t/lambda); if rounding made it less, a repetition might never end.
@@ -163,11 +137,11 @@ class MiniGPUCB(ArmAlgorithm):
         return pulls.clamp_(1.0, MOST_PULLS).long()
 
 
-def _of_repeated(posterior: RepeatingPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
+def _of_repeated(state: RepeatingState, arms: Tensor, rewards: Tensor) -> Tensor:
     """The ``rewards``, if the ``arms`` are those being repeated; others raise, or on CUDA have the reward NaN."""
     if on_cuda(arms):
-        return torch.where(arms == posterior.arms, rewards, math.nan)
-    if not torch.equal(arms, posterior.arms):
+        return torch.where(arms == state.arms, rewards, math.nan)
+    if not torch.equal(arms, state.arms):
         raise ValueError(
             f"arms must be those that select returned, got {arms.tolist()}: an arm is pulled until its repetition ends."
         )

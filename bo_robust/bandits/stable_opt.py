@@ -13,7 +13,6 @@ from bo_robust.bandits.pairs import PairAlgorithm, recommended_design
 from bo_robust.bandits.v_ucb import VUCB
 from bo_robust.confidence import Width
 from bo_robust.risk_measures.functionals import WorstCase
-from bo_robust.utils.input_checks import check_count
 
 
 @dataclass(frozen=True)
@@ -27,10 +26,6 @@ class StableOpt(PairAlgorithm):
 
     width: Width
     num_conditions: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(1, num_conditions=self.num_conditions)
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the design of largest worst upper bound, and its condition of smallest lower bound."""

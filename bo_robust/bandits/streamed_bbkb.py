@@ -15,14 +15,15 @@ import torch
 import torch.distributed
 from torch import Tensor
 
-from bo_robust.bandits.bkb import new_dictionary
+from bo_robust.bandits.base import State
+from bo_robust.bandits.bkb import new_dictionary, sparse_width
 from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dtc import DTCPosterior
 from bo_robust.bandits.posteriors.streams import ArmStream
 from bo_robust.bandits.ranks import best_of_ranks, from_first, gathered, no_offer
 from bo_robust.bandits.shortlist import COSTS, OUTSIDE, SHORTLIST_SIZE, Shortlist, check_batch_constant, shortlist_of
-from bo_robust.confidence import BKBWidth, Width
+from bo_robust.confidence import Width
 from bo_robust.ops.dtc_scores import dtc_scores
 from bo_robust.utils.covariance import Covariance
 from bo_robust.utils.input_checks import check_count, check_finite, check_oversampling
@@ -44,12 +45,11 @@ class Selection:
 
 
 @dataclass
-class StreamState:
+class StreamState(State):
     """What is known after ``round`` rounds. Observing the same locations, rewards and uniforms again restores it."""
 
     posterior: DTCPosterior  # Posterior of one trial over the `used` arms pulled so far; rows beyond these are empty
     used: int = 0
-    round: int = 0
     arms: ArmStream | None = None  # The stream that the shortlist was chosen from; None before the first choice
     shortlist: Shortlist | None = None  # Shortlist of this batch; `shortlist.arms` are rows of `table`
     table: Tensor | None = None  # Number in the stream and location of each arm listed, `K x (1 + d)` float64
@@ -114,8 +114,7 @@ class StreamedBBKB:
         """
         posterior, like = state.posterior, state.posterior.noise_var
         uniform = float(from_first(torch.tensor(uniform, dtype=torch.float64, device=like.device), group))
-        known = posterior.effective_dimension if isinstance(self.width, BKBWidth) else posterior.information_gain
-        width = torch.as_tensor(self.width(state.round + 1, known, like.new_full((1,), uniform))).to(like).expand(1)
+        width = torch.as_tensor(sparse_width(state, self.width, like.new_full((1,), uniform))).to(like).expand(1)
         if state.round == 0:
             best = best_of_ranks(lambda: self._first(posterior, arms, uniform, group), _dim(posterior), like, group)
             return Selection(int(best[2]), best[3:].to(like), float(width), math.inf)
@@ -200,8 +199,7 @@ class StreamedBBKB:
     def _pass(self, state: StreamState, arms: ArmStream, width: Tensor) -> Tensor:
         """Offer the best of all arms, with no threshold, and choose the next shortlist on the way."""
         posterior, size = state.posterior, self.shortlist
-        covariance, dictionary = posterior.kernel.covariance, dtc.dictionary_of(posterior)
-        assert covariance is not None
+        (covariance, _), dictionary = posterior.kernel.function, dtc.dictionary_of(posterior)
         best, kept, largest = no_offer(_dim(posterior), posterior.noise_var), None, width.new_zeros(())
         for start, block in arms.blocks(posterior.noise_var):
             _check_dim(posterior, block)
@@ -240,8 +238,7 @@ def _kernel(covariance: Covariance, places: Tensor) -> ArmKernel:
 
 
 def _dim(posterior: DTCPosterior) -> int:
-    assert posterior.kernel.arms is not None
-    return posterior.kernel.arms.shape[1]
+    return posterior.kernel.function[1].shape[1]
 
 
 def _check_dim(posterior: DTCPosterior, block: Tensor) -> None:
@@ -252,22 +249,17 @@ def _check_dim(posterior: DTCPosterior, block: Tensor) -> None:
 def _row_of(state: StreamState, location: Tensor) -> int:
     """The row of an arm in the posterior; a new arm gets a new row."""
     posterior = state.posterior
-    kernel = posterior.kernel
-    assert kernel.arms is not None
-    assert kernel.covariance is not None
-    same = (kernel.arms[: state.used] == location).all(1).nonzero()
+    covariance, arms = posterior.kernel.function
+    same = (arms[: state.used] == location).all(1).nonzero()
     if len(same):
         return int(same[0])
     # Twice the room each time, so that growing costs little per arm.
-    if state.used == len(kernel.arms):
-        kernel = _kernel(kernel.covariance, torch.cat([kernel.arms, torch.zeros_like(kernel.arms)]))
-        dtc.grow(posterior, kernel)
-    assert kernel.arms is not None
-    assert kernel.covariance is not None
-    row = state.used
-    kernel.arms[row] = location
-    kernel.diagonal[row] = kernel.covariance.diagonal(location.unsqueeze(0))[0]
-    posterior.rounding = torch.maximum(posterior.rounding, dtc.rounding_of(kernel.diagonal[row], posterior.noise_var))
+    if state.used == len(arms):
+        dtc.grow(posterior, _kernel(covariance, torch.cat([arms, torch.zeros_like(arms)])))
+        _, arms = posterior.kernel.function
+    row, prior = state.used, covariance.diagonal(location.unsqueeze(0))[0]
+    arms[row], posterior.kernel.diagonal[row] = location, prior
+    posterior.rounding = torch.maximum(posterior.rounding, dtc.rounding_of(prior, posterior.noise_var))
     scores = dtc.scores_at(posterior, location.unsqueeze(0), ahead=False)
     posterior.mean[:, row], posterior.variance[:, row] = scores.mean[:, 0], scores.variance[:, 0]
     state.used += 1

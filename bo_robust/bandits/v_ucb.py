@@ -8,7 +8,6 @@ numbered x * w + z for w conditions z.
 from dataclasses import dataclass
 from numbers import Real
 
-import torch
 from torch import Tensor
 
 from bo_robust.bandits.base import PosteriorOverArms, Selection, State
@@ -16,7 +15,7 @@ from bo_robust.bandits.pairs import PairAlgorithm, check_probabilities, probabil
 from bo_robust.confidence import Width
 from bo_robust.risk_measures.functionals import Functional, as_functional
 from bo_robust.risk_measures.selection_rules import RANDOM_RULES, check_selection_rule, select_by_rule
-from bo_robust.utils.input_checks import check_count, is_number, quoted
+from bo_robust.utils.input_checks import is_number, quoted
 from bo_robust.utils.linalg import row_argmax
 from bo_robust.utils.random import spread
 
@@ -45,7 +44,6 @@ class VUCB(PairAlgorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(1, num_conditions=self.num_conditions)
         object.__setattr__(self, "functional", as_functional(self.functional))
         check_selection_rule(self.selection_rule)
         if self.probabilities is not None:
@@ -64,28 +62,15 @@ class VUCB(PairAlgorithm):
         posterior: PosteriorOverArms = state.posterior
         w = self.width(state.round + 1, posterior.information_gain, uniform)
         reach = posterior.variance.sqrt().mul_(w.unsqueeze(1) if isinstance(w, Tensor) else w)
-        design = row_argmax(self.values(posterior.mean, reach))
-        pairs = self.pairs(design)
-        z = self.condition(posterior.mean.gather(1, pairs), reach.gather(1, pairs), uniform)
-        return Selection(design * self.num_conditions + z, w)
-
-    def values(self, mean: Tensor, reach: Tensor) -> Tensor:
-        """The upper bound of F per design, from mean and reach (w sigma) of the pairs, ``s x (designs * w)``."""
-        whole = (mean.shape[0], -1, self.num_conditions)
-        lower, upper = (mean - reach).view(whole), (mean + reach).view(whole)
-        return as_functional(self.functional).upper_bound(lower, upper, probabilities_like(self.probabilities, mean))
-
-    def pairs(self, design: Tensor) -> Tensor:
-        """The arms of all pairs of one design per trial (``s``), ``s x w``."""
-        z = torch.arange(self.num_conditions, device=design.device)
-        return design.unsqueeze(1) * self.num_conditions + z
-
-    def condition(self, mean: Tensor, reach: Tensor, uniform: Tensor) -> Tensor:
-        """The choice of z, ``s``, from mean and reach of the pairs of one design per trial, ``s x w``."""
-        p, lower, upper = probabilities_like(self.probabilities, mean), mean - reach, mean + reach
-        offered = as_functional(self.functional).lacing(lower, upper, p)
+        functional, p = as_functional(self.functional), probabilities_like(self.probabilities, reach)
+        pairs = (len(reach), -1, self.num_conditions)
+        lower, upper = (posterior.mean - reach).view(pairs), (posterior.mean + reach).view(pairs)
+        design = row_argmax(functional.upper_bound(lower, upper, p))
+        here = design.view(-1, 1, 1).expand(-1, 1, self.num_conditions)
+        lower, upper = lower.gather(1, here).squeeze(1), upper.gather(1, here).squeeze(1)
         draws = spread(uniform, 1)[:, 0] if self.selection_rule in RANDOM_RULES else None
-        return select_by_rule(offered, upper - lower, p, self.selection_rule, draws)
+        z = select_by_rule(functional.lacing(lower, upper, p), upper - lower, p, self.selection_rule, draws)
+        return Selection(design * self.num_conditions + z, w)
 
     def recommend(self, state: State) -> Tensor:
         """The queried design of largest F(mu(x, Z)), ``s``; the first design before any query."""

@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -37,6 +38,17 @@ def fourier_features(
     angles = (X / lengthscale) @ frequencies.mT
     amplitudes = weights.sqrt() * outputscale**0.5
     return torch.cat([amplitudes * angles.cos(), amplitudes * angles.sin()], dim=-1)
+
+
+class Features(Protocol):
+    """A feature map x -> phi(x) with phi(x) . phi(x') near k(x, x')."""
+
+    @property
+    def num_features(self) -> int:
+        """Length p of phi(x)."""
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """phi, ``... x n x p``, of points ``... x n x d``, of the dtype and on the device of X."""
 
 
 @dataclass(frozen=True)

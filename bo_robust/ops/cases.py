@@ -6,7 +6,7 @@ It returns tensors that the paths must agree on. Its numbers are drawn on the CP
 
 from collections.abc import Callable
 from functools import partial
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TypeAlias
 
 import torch
@@ -32,34 +32,15 @@ def _arm_update(
     block, rounds = 4, 6
     X, covariance = _numbers(like, n, 2), SquaredExponential(1.0)
     rewards, counts = _numbers(like, rounds, s), torch.full_like(_numbers(like, s), 3.0)
+    kernel = SimpleNamespace(rows=lambda arms: covariance(X[arms], X))
     found: list[Tensor] = []
-
-    def kernel_rows(arms: Tensor, trials: Tensor | None) -> Tensor:
-        return covariance(X[arms], X)
-
     for dense in layouts:
-        tracked = 0 if dense else rounds + 1
-        zeros = torch.zeros(s, dtype=torch.long, device=like.device)
-        buffers = ArmBuffers(
-            noise_var=like.new_full((s,), 0.1),
-            mean=like.new_zeros(s, n),
-            variance=like.new_ones(s, n),
-            counts=like.new_zeros(s, n),
-            information_gain=like.new_zeros(s),
-            pending=like.new_zeros(s, block, n),
-            rows=covariance(X, X).repeat(s, 1, 1) if dense else like.new_zeros(s, tracked, n),
-            row_arm=zeros.new_zeros(s, tracked),
-            row_counts=like.new_zeros(s, tracked),
-            root=like.new_zeros(s, tracked, tracked),
-            root_ready=zeros.bool(),
-            slots=zeros.new_full((s, 0 if dense else n), -1),
-            filled=zeros.clone(),
-            block_filled=zeros.clone(),
-            dense=dense,
-        )
+        rows = covariance(X, X).repeat(s, 1, 1) if dense else like.new_zeros(s, rounds + 1, n)
+        prior = like.new_full((s,), 0.1), like.new_zeros(s, n), like.new_ones(s, n)
+        buffers = ArmBuffers.of_no_rewards(*prior, rows, block, dense)
         for t in range(rounds):
             arms = (torch.arange(s, device=like.device) * 7 + t % 5) % n  # one arm comes twice
-            ok = path.update_(buffers, arms, rewards[t], kernel_rows, counts if t % 2 else None)
+            ok = path.update_(buffers, arms, rewards[t], kernel, counts if t % 2 else None)
             found.append(ok)
         found += [buffers.mean, buffers.variance, buffers.counts, buffers.information_gain]
     return tuple(found)

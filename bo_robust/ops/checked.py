@@ -37,7 +37,7 @@ def dispatch(op: str, x: Tensor, fused: Callable[[Any], Result], plain: Callable
     if not use_fused(x):
         return plain()
     key = op, x.device, x.dtype
-    if (_found[key] if key in _found else check(*key)) is None:
+    if check(*key) is None:
         try:
             return fused(import_module(f"bo_robust.ops.{op}.fused"))
         except (ValueError, torch.OutOfMemoryError):  # mistakes of the caller; the plain path needs as much memory

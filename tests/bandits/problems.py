@@ -24,9 +24,18 @@ class NothingIsRead(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def line(n, device, dtype=torch.float64):
+    """Evenly spaced arms of [0, 1], ``n x 1``."""
+    return torch.linspace(0, 1, n, dtype=dtype, device=device).unsqueeze(1)
+
+
+def places(n, d, seed=0, device="cpu"):
+    """Random arms of the unit cube, ``n x d``."""
+    return torch.rand(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(device)
+
+
 def kernel(device, n=N, lengthscale=0.2, dtype=torch.float64):
-    X = torch.linspace(0, 1, n, dtype=dtype, device=device).unsqueeze(1)
-    return ArmKernel.from_covariance(SquaredExponential(lengthscale), X)
+    return ArmKernel.from_covariance(SquaredExponential(lengthscale), line(n, device, dtype))
 
 
 def begin(algorithm, kern, noise_var, trials):
@@ -39,12 +48,17 @@ def begin(algorithm, kern, noise_var, trials):
 def run_rounds(algorithm, kern, f, noise, uniforms, noise_var=0.1):
     """All rounds of a table of additive noise (T x s); returns arms T x s and the final state."""
     state = begin(algorithm, kern, noise_var, f.shape[0])
+    return go_on(algorithm, state, f, noise, uniforms), state
+
+
+def go_on(algorithm, state, f, noise, uniforms):
+    """The rounds from a state; returns arms T x s."""
     chosen = []
     for eta, u in zip(noise.unbind(0), uniforms.unbind(0), strict=True):
         arms = algorithm.select(state, u).arms
         algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
         chosen.append(arms)
-    return torch.stack(chosen), state
+    return torch.stack(chosen)
 
 
 def table(s, T, device, seed=0, n=N):
@@ -55,3 +69,10 @@ def table(s, T, device, seed=0, n=N):
     noise = 0.3 * torch.randn(T, s, generator=g, dtype=torch.float64)
     uniforms = torch.rand(T, s, generator=g, dtype=torch.float64)
     return f.to(device), noise.to(device), uniforms.to(device)
+
+
+def check_golden(posterior, expected, rtol=1e-9):
+    """Mean and variance of a posterior over the 12 golden points with rewards, then those to test at."""
+    for name in ("mean", "variance"):
+        got = getattr(posterior, name)[0, 12:]
+        torch.testing.assert_close(got, got.new_tensor(expected[name]), rtol=rtol, atol=0)

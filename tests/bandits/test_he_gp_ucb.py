@@ -21,20 +21,16 @@ from bo_robust.confidence import (
 )
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from bo_robust.utils.linalg import on_cuda
+from tests.bandits.problems import line
 
 
-def grid(n, device):
-    return torch.linspace(0, 1, n, dtype=torch.float64, device=device).unsqueeze(1)
-
-
-def run_rounds(algorithm, state, f, noise, uniforms=None, start=0):
-    """Rounds from ``start`` of a noise table (T x s); arms, candidates and Infos."""
+def run_rounds(algorithm, state, f, noise):
+    """Rounds of a noise table (T x s); arms and Infos."""
     arms, infos = [], []
-    for t in range(start, len(noise)):
-        u = torch.zeros_like(noise[t]) if uniforms is None else uniforms[t]
-        selection = algorithm.select(state, u)
-        y = f.gather(1, selection.arms.unsqueeze(1)).squeeze(1) + noise[t]
-        infos.append(algorithm.observe(state, selection.arms, y, u))
+    for eta in noise:
+        selection = algorithm.select(state, torch.zeros_like(eta))
+        y = f.gather(1, selection.arms.unsqueeze(1)).squeeze(1) + eta
+        infos.append(algorithm.observe(state, selection.arms, y))
         arms.append(selection.arms)
         if hasattr(infos[-1], "candidate"):
             assert torch.equal(selection.candidate, infos[-1].candidate)
@@ -58,7 +54,7 @@ def said(algorithm, state, arm, reward):
 
 def hills(n, device):
     """Three candidates: one smooth, two with a hill that is not there (as the golden ones)."""
-    x = grid(n, device)
+    x = line(n, device)
     hill = torch.exp(-((x[:, 0] - 0.2) ** 2) / 0.02)
     kernel = candidate_kernel([SquaredExponential(0.15), SquaredExponential(0.15), SquaredExponential(0.6)], x)
     return kernel, torch.stack([0.0 * hill, 6.0 * hill, 3.0 * hill])
@@ -130,7 +126,7 @@ def test_the_round_of_elimination_by_hand(device):
 def test_the_true_candidate_survives_and_wrong_ones_die(device):
     """300 functions, a hundred from each prior, 40 rounds, delta = 0.1: at least 0.9 survive (here all do)."""
     n, s, delta = 25, 300, 0.1
-    x = grid(n, device)
+    x = line(n, device)
     kernel = candidate_kernel([SquaredExponential(0.1), SquaredExponential(0.4), Matern(1.5, 0.2)], x)
     prior = torch.stack([4.0 * torch.exp(-((x[:, 0] - c) ** 2) / 0.02) for c in (0.1, 0.5, 0.9)])
     true = torch.arange(s) % 3
@@ -164,7 +160,7 @@ def test_bad_settings_are_refused(device):
 
 
 def test_likeliest_is_mle_gp_ucb_exactly(device):
-    kernel = candidate_kernel([SquaredExponential(0.05), SquaredExponential(0.4)], grid(60, device))
+    kernel = candidate_kernel([SquaredExponential(0.05), SquaredExponential(0.4)], line(60, device))
     f, noise = draws(kernel.matrix[0], 6, 40, 0.1, device)
     f[3:] = draws(kernel.matrix[1], 3, 1, 0.1, device)[0]
     width = ConstantWidth(2.0)
@@ -223,7 +219,7 @@ def test_by_likelihood_the_truth_survives_as_often_as_ville_says(device):
     delta = 0.5, so that the bound is near (3 candidates: 1.79 nats) and the check could fail.
     """
     n, s, T, delta = 40, 400, 40, 0.5
-    x = grid(n, device)
+    x = line(n, device)
     kernel = candidate_kernel([SquaredExponential(ell) for ell in (0.05, 0.15, 0.5)], x)
     true = torch.arange(s) % 3
     parts = [draws(kernel.matrix[u], s, T, 0.1, device, seed=u) for u in range(3)]

@@ -10,31 +10,17 @@ from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.ops.arm_update import cpu, naive
-from bo_robust.utils.covariance import SquaredExponential
+from tests.bandits.problems import go_on, kernel
 
 
-def kernel(n, device, lengthscale=0.2, dtype=torch.float64):
-    X = torch.linspace(0, 1, n, dtype=dtype, device=device).unsqueeze(1)
-    return ArmKernel.from_covariance(SquaredExponential(lengthscale), X)
-
-
-def problem(n, s, T, device, seed=0, noise_sd=0.3):
+def problem(n, s, T, device):
     """Draws f from the prior (s x n), noise and uniforms (T x s)."""
-    g = torch.Generator().manual_seed(seed)
-    root = torch.linalg.cholesky(kernel(n, "cpu").matrix + 1e-8 * torch.eye(n, dtype=torch.float64))
+    g = torch.Generator().manual_seed(0)
+    root = torch.linalg.cholesky(kernel("cpu", n).matrix + 1e-8 * torch.eye(n, dtype=torch.float64))
     f = torch.randn(s, n, generator=g, dtype=torch.float64) @ root.T
-    noise = noise_sd * torch.randn(T, s, generator=g, dtype=torch.float64)
+    noise = 0.3 * torch.randn(T, s, generator=g, dtype=torch.float64)
     uniforms = torch.rand(T, s, generator=g, dtype=torch.float64)
     return f.to(device), noise.to(device), uniforms.to(device)
-
-
-def run_rounds(algorithm, state, f, noise, uniforms):
-    """All rounds; returns the arms pulled, T x s."""
-    chosen = torch.zeros_like(noise, dtype=torch.long)
-    for t, (eta, u) in enumerate(zip(noise, uniforms, strict=True)):
-        chosen[t] = arms = algorithm.select(state, u).arms
-        algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
-    return chosen
 
 
 def value(x, device):
@@ -85,7 +71,7 @@ def test_failed_pulls_count_as_pulls_and_teach_nothing(device):
     before = posterior.mean.clone(), posterior.variance.clone(), posterior.information_gain.clone()
     for y in [nan, math.inf, -math.inf] * 3:
         assert not algorithm.observe(state, arm, value(y, device)).ok.any()
-    assert posterior.left.tolist() == [0]
+    assert state.left.tolist() == [0]
     after = posterior.mean, posterior.variance, posterior.information_gain
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
     for y in range(9):
@@ -100,11 +86,11 @@ def test_failed_pulls_count_as_pulls_and_teach_nothing(device):
 def test_posterior_is_that_of_every_reward_by_itself(n, path, device, monkeypatch):
     """After each repetition, against the arm engine given its rewards one by one; and C bounds every sigma's fall."""
     if path == "naive":
-        monkeypatch.setattr(arm_states.arm_update, "update_", _naive_update)
+        monkeypatch.setattr(arm_states.arm_update, "update_", naive.update_)
     factor = 1.3
     algorithm, (f, noise, uniforms) = MiniGPUCB(FiniteWidth(n, 0.1), factor), problem(n, 1, 400, device)
     noise[torch.arange(5, 400, 17)] = math.nan
-    state, exact = algorithm.init(kernel(n, device), 0.1), arm_states.init(kernel(n, device), 0.1)
+    state, exact = algorithm.init(kernel(device, n), 0.1), arm_states.init(kernel(device, n), 0.1)
     waiting, lengths = [], []
     for eta, u in zip(noise, uniforms, strict=True):
         arm = algorithm.select(state, u).arms
@@ -112,7 +98,7 @@ def test_posterior_is_that_of_every_reward_by_itself(n, path, device, monkeypatc
         y = f[:, arm[0]] + eta
         algorithm.observe(state, arm, y)
         waiting.append((arm, y))
-        if int(state.posterior.left) == 0:
+        if int(state.left) == 0:
             for a, r in waiting:
                 arm_states.observe(exact, a, r)
             if len(waiting) > 1:
@@ -129,26 +115,19 @@ def test_posterior_is_that_of_every_reward_by_itself(n, path, device, monkeypatc
 @pytest.mark.cpu_only("the round on a CPU takes in the trials that are due alone")
 def test_trials_under_way_neither_change_nor_pay(monkeypatch):
     taken, real = [], cpu._condition_
-    monkeypatch.setattr(cpu, "_condition_", lambda b, x, trial, *args: taken.append(trial) or real(b, x, trial, *args))
+    monkeypatch.setattr(cpu, "_condition_", lambda b, trial, *args: taken.append(trial) or real(b, trial, *args))
     n, s = 300, 5
     algorithm, (f, noise, uniforms) = MiniGPUCB(FiniteWidth(n, 0.1), 1.4), problem(n, s, 300, "cpu")
-    state, mixed = algorithm.init(kernel(n, "cpu"), 0.1, s), 0
+    state, mixed = algorithm.init(kernel("cpu", n), 0.1, s), 0
     for eta, u in zip(noise, uniforms, strict=True):
         posterior = state.posterior
         before = posterior.mean.clone(), posterior.variance.clone()
         taken.clear()
-        run_rounds(algorithm, state, f, eta.unsqueeze(0), u.unsqueeze(0))
-        ended = posterior.left == 0
+        go_on(algorithm, state, f, eta.unsqueeze(0), u.unsqueeze(0))
+        ended = state.left == 0
         for a, b in zip(before, (posterior.mean, posterior.variance), strict=True):
             assert ((a == b).all(1) == ~ended).all()
         if ended.any() and not ended.all():
             assert taken == ended.nonzero().squeeze(1).tolist()
             mixed += 1
     assert mixed > 50
-
-
-# counted observations of the arm engine, which the repetitions rest on
-
-
-def _naive_update(buffers, arms, rewards, kernel, counts):
-    return naive.update_(buffers, arms, rewards, kernel.rows, counts)

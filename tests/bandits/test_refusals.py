@@ -40,7 +40,7 @@ def observe(arms=PULLS, rewards=ONES, algorithm=None):
 
 
 def count(counts):
-    arm_states.observe(start(MiniGPUCB(WIDTH, 2.0), trials=2).posterior.exact, PULLS, ONES, counts)
+    arm_states.observe(start(GPUCB(WIDTH), trials=2).posterior, PULLS, ONES, counts)
 
 
 def observe_twice(algorithm):

@@ -16,13 +16,10 @@ from bo_robust.bandits.posteriors.streams import ArmStream
 from bo_robust.bandits.streamed_bbkb import StreamedBBKB
 from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.utils.covariance import Matern, SquaredExponential
+from tests.bandits.problems import places
 
 N, NOISE_VAR = 1500, 0.01
 WIDTH = FiniteWidth(N, 0.1, scale=0.45)
-
-
-def places(n=N, d=2, seed=0, device="cpu"):
-    return torch.rand(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(device)
 
 
 def draws(T, seed=1):
@@ -49,7 +46,7 @@ def run_rounds(algorithm, state, stream, uniforms, noise, each=lambda t, state, 
 @pytest.mark.parametrize("shortlist", [20, 5000])
 def test_picks_are_those_of_bbkb(block, shortlist, device, monkeypatch):
     """With a dictionary of all pulled arms (whose draws are per row, not per arm) both know the same."""
-    X, k = places(device=device), SquaredExponential(0.2)
+    X, k = places(N, 2, device=device), SquaredExponential(0.2)
     uniforms, noise = draws(120)
     streamed = StreamedBBKB(WIDTH, 1e6, 1.0, shortlist)
     state = streamed.init(k, NOISE_VAR, 2, device=device)
@@ -69,7 +66,7 @@ def test_picks_are_those_of_bbkb(block, shortlist, device, monkeypatch):
 
 def test_argmax_is_exact_within_a_batch(device):
     """Every choice against all arms scored with what is known at that moment; batches are long, shortlist short."""
-    X, k = places(device=device), Matern(2.5, 0.3)
+    X, k = places(N, 2, device=device), Matern(2.5, 0.3)
     uniforms, noise = draws(150)
     algorithm = StreamedBBKB(WIDTH, 5.0, 3.0, shortlist=30)
     state, ahead = algorithm.init(k, NOISE_VAR, 2, device=device), 0
@@ -98,7 +95,7 @@ def test_other_arms_every_round(device):
     uniforms, noise = draws(60)
     algorithm = StreamedBBKB(ConstantWidth(2.0), 5.0, 0.5)
     state = algorithm.init(SquaredExponential(0.3), NOISE_VAR, 2, device=device)
-    sets = [places(50 + 7 * (t % 5), seed=t, device=device) for t in range(60)]
+    sets = [places(50 + 7 * (t % 5), 2, seed=t, device=device) for t in range(60)]
     values = []
     run_rounds(
         algorithm,
@@ -132,7 +129,7 @@ def test_equal_locations_are_one_arm_and_the_table_grows(device):
 
 def test_single_precision_arms_and_files(tmp_path, device):
     """float32 arms on disk, float64 algebra: the arms that the same numbers choose in memory as float64."""
-    X = places(device=device).float()
+    X = places(N, 2, device=device).float()
     np.save(tmp_path / "arms.npy", X.cpu().numpy())
     uniforms, noise = draws(60)
     algorithm = StreamedBBKB(WIDTH, 5.0, 1.0)
@@ -145,7 +142,7 @@ def test_single_precision_arms_and_files(tmp_path, device):
 
 
 def test_bad_streams_are_refused_and_change_nothing(device):
-    good = places(20, device=device)
+    good = places(20, 2, device=device)
     algorithm = StreamedBBKB(WIDTH, 5.0, 1.0)
 
     def started():
@@ -245,7 +242,7 @@ def test_two_ranks_choose_as_one(tmp_path, what):
     uniforms, noise = draws(80)
     algorithm = StreamedBBKB(WIDTH, 5.0, 1.0, shortlist=50)
     state = algorithm.init(Matern(2.5, 0.3), NOISE_VAR, 2)
-    want = run_rounds(algorithm, state, ArmStream.of_tensor(places(), 500), uniforms, noise)
+    want = run_rounds(algorithm, state, ArmStream.of_tensor(places(N, 2), 500), uniforms, noise)
     codes, outputs, errors = run_ranks(tmp_path, 2, what)
     assert codes == [0, 0], errors
     assert [json.loads(o.splitlines()[-1]) for o in outputs] == [want, want]
@@ -260,7 +257,7 @@ def test_a_rank_that_fails_says_so_and_stops_the_other(tmp_path):
 
 
 def test_more_ranks_than_arms():
-    stream = ArmStream.of_tensor(places(3))
+    stream = ArmStream.of_tensor(places(3, 2))
     assert [len(stream.shard(i, 5)) for i in range(5)] == [0, 1, 0, 1, 1]
     algorithm = StreamedBBKB(WIDTH, 5.0, 1.0)
     state = algorithm.init(Matern(2.5, 0.3), NOISE_VAR, 2)

@@ -7,6 +7,7 @@ import torch
 
 from bo_robust.confidence import FiniteWidth, gp_ucb_regret_bound
 from bo_robust.confidence import information_gain as ig
+from tests.bandits.naive import exact
 
 NOISE_VAR_C1_8 = 1.0 / (math.e - 1.0)  # log(1 + 1/noise_var) = 1, so C1 = 8
 
@@ -57,11 +58,8 @@ def test_gp_ucb_stays_below_the_bound():
         f = root @ torch.randn(n, dtype=torch.float64, generator=g)
         chosen, y, regret, variances = [], [], [], []
         for t in range(1, T + 1):
-            index = torch.tensor(chosen, dtype=torch.long)
-            M = K[index][:, index] + noise_var * torch.eye(t - 1, dtype=torch.float64)
-            weights = torch.linalg.solve(M, K[index])
-            mean = weights.mT @ torch.tensor(y, dtype=torch.float64)
-            variance = K.diagonal() - (K[index] * weights).sum(0)
+            told = torch.tensor(chosen, dtype=torch.long), torch.tensor(y, dtype=torch.float64)
+            mean, variance = exact(K, noise_var, *told)
             choice = int((mean + width(t) * variance.clamp(min=0).sqrt()).argmax())
             chosen.append(choice)
             variances.append(float(variance[choice]))

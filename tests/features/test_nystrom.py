@@ -18,6 +18,7 @@ from bo_robust.features.nystrom import (
     symmetric_axes,
 )
 from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
+from tests.bandits.naive import inverse_root
 
 SE = SquaredExponential(0.2)
 
@@ -36,12 +37,6 @@ def grid(device, low, high, n):
 
 def gram(F):
     return F @ F.mT
-
-
-def inverse_symmetric_root(K):
-    """(K^(1/2))^+ of a well-conditioned matrix, naively."""
-    values, vectors = torch.linalg.eigh(K)
-    return vectors @ torch.diag(values.rsqrt()) @ vectors.T
 
 
 def ragged(device, sizes, M, seed=0, d=2, covariance=SE):
@@ -254,7 +249,7 @@ def test_symmetric_axes_against_dense_root(device):
     Q = symmetric_axes(torch.where(mask.unsqueeze(-1), F, torch.nan), mask)
     phi = F @ Q.mT
     for i, chosen in enumerate(mask):
-        want = K[i][:, chosen] @ inverse_symmetric_root(K[i][chosen][:, chosen])
+        want = K[i][:, chosen] @ inverse_root(K[i][chosen][:, chosen], "symmetric")
         torch.testing.assert_close(phi[i][:, chosen], want, rtol=0.0, atol=1e-12)
         assert bool((Q[i][~chosen] == 0).all())
         assert bool((Q[i][:, int(root.rank[i]) :] == 0).all())
@@ -343,5 +338,5 @@ def test_symmetric_features_in_the_order_of_the_points(device):
     D, X = points(device, 5, 1), points(device, 4, 1, seed=1)
     covariance = Matern(0.5, 0.3)
     features = features_at(X, covariance, nystrom_weights(covariance, D, "symmetric"))
-    want = covariance(X, D) @ inverse_symmetric_root(covariance(D, D))
+    want = covariance(X, D) @ inverse_root(covariance(D, D), "symmetric")
     torch.testing.assert_close(features, want, rtol=0.0, atol=1e-12)

@@ -65,8 +65,8 @@ def run_rounds(fused, s, n, dense, dtype, device, rounds=20, block=6, counts=Non
     buffers = copy_of(plain)
     for t, (arms, rewards) in enumerate(zip(*pulls(rounds, s, n, dtype, device), strict=True)):
         c = None if counts is None else counts[t]
-        ok = fused.update_(buffers, arms, rewards, kernel.rows, c)
-        expected = naive.update_(plain, arms, rewards, kernel.rows, c)
+        ok = fused.update_(buffers, arms, rewards, kernel, c)
+        expected = naive.update_(plain, arms, rewards, kernel, c)
         assert ok.dtype == torch.bool
         assert torch.equal(ok, expected)
     assert_same(buffers, plain, dtype)
@@ -95,7 +95,7 @@ def test_buffers_must_be_contiguous(fused, name, device):
     setattr(buffers, name, getattr(buffers, name).mT.contiguous().mT)
     zero = torch.zeros(2, dtype=torch.float64, device=device)
     with pytest.raises(ValueError, match=f"{name} of the posterior is not contiguous"):
-        fused.update_(buffers, zero.long(), zero, kernel.rows)
+        fused.update_(buffers, zero.long(), zero, kernel)
 
 
 @pytest.mark.parametrize("dense", [True, False])
@@ -106,8 +106,8 @@ def test_an_arm_out_of_range_changes_nothing(fused, dense, device):
     before = copy_of(plain)
     arms = torch.tensor([10, -1, 2], device=device)
     rewards = torch.ones(3, dtype=torch.float64, device=device)
-    ok = fused.update_(buffers, arms, rewards, kernel.rows)
-    assert torch.equal(ok, naive.update_(plain, arms, rewards, kernel.rows))
+    ok = fused.update_(buffers, arms, rewards, kernel)
+    assert torch.equal(ok, naive.update_(plain, arms, rewards, kernel))
     assert ok.tolist() == [False, False, True]
     assert torch.equal(buffers.mean[:2], before.mean[:2])
     assert torch.equal(buffers.variance[:2], before.variance[:2])
@@ -120,7 +120,7 @@ def test_tiny_gains_keep_their_digits_in_float32(fused, device):
     X = torch.rand(5, 2, generator=torch.Generator().manual_seed(0)).to(device)
     kernel = ArmKernel.from_covariance(SquaredExponential(0.4), X)
     buffers = arm_states.init(kernel, 1e6, 1, dense=True).buffers
-    fused.update_(buffers, torch.zeros(1, dtype=torch.long, device=device), X[:1, 0], kernel.rows)
+    fused.update_(buffers, torch.zeros(1, dtype=torch.long, device=device), X[:1, 0], kernel)
     assert float(buffers.information_gain) == pytest.approx(0.5e-6, rel=1e-5)
 
 

@@ -18,7 +18,7 @@ LIKE = torch.empty(0, dtype=torch.float64)
 # The ops as others call them, with the arguments that a case gives; the case passes covariances to "naive".
 PUBLIC = SimpleNamespace(
     __name__="naive",
-    update_=lambda b, a, y, k, c: arm_update.update_(b, a, y, SimpleNamespace(rows=k), c),
+    update_=arm_update.update_,
     dtc_scores=dtc_scores.dtc_scores,
     fused_rounds=fused_rounds.fused_rounds,
 )

@@ -10,7 +10,7 @@ from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.features.nystrom import dictionary_root
 from bo_robust.ops import naive_ops
-from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, naive, scores_of_columns
+from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, naive
 from bo_robust.ops.dtc_scores.naive import form_of
 from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
 
@@ -65,8 +65,7 @@ def assert_scores(scores, expected, tol=1e-12):
 def small(monkeypatch):
     """Chunks and blocks so small that little problems have many."""
     monkeypatch.setattr(naive, "BLOCK", 8)
-    monkeypatch.setattr(naive, "CPU_ENTRIES", 300)
-    monkeypatch.setattr(naive, "CUDA_ENTRIES", 300)
+    monkeypatch.setattr(naive, "CHUNK_ENTRIES", (300, 300))
 
 
 @pytest.fixture(scope="module")
@@ -83,19 +82,6 @@ def test_by_hand(device):
     k = [math.exp(-2.0), 1.0, math.exp(-0.5)]
     assert scores.mean[0].tolist() == pytest.approx(k, rel=1e-14)
     assert scores.variance[0].tolist() == pytest.approx([1.0 - 0.5 * x * x for x in k], rel=1e-14)
-    index, bound = scores.best(1.0)
-    assert index.tolist() == [1]
-    assert float(bound) == pytest.approx(1.0 + math.sqrt(0.5), rel=1e-14)
-
-
-def test_best_is_the_first_of_equals_under_each_trials_width(device):
-    mean = torch.tensor([[0.0, 1.0, 1.0], [0.0, 1.0, 1.0]], dtype=torch.float64, device=device)
-    scores = Scores(mean, torch.tensor([[1.0, 0.25, 0.25], [4.0, 1.0, 1.0]], dtype=torch.float64, device=device))
-    index, bound = scores.best(torch.tensor([1.0, 2.0], dtype=torch.float64, device=device))
-    assert index.tolist() == [1, 0]
-    assert bound.tolist() == [1.5, 4.0]
-    for width in (0.0, torch.tensor(0.0, device=device)):
-        assert scores.best(width)[0].tolist() == [1, 1]
 
 
 @every_covariance
@@ -147,14 +133,13 @@ def run(covariance, device, rounds=40, s=3):
     for t in range(rounds + 10):
         arms = torch.randint(0, 120, (s,), generator=g).to(device)
         rewards = torch.randn(s, generator=g, dtype=torch.float64).to(device)
-        if t < rounds:
-            dtc.count(posterior, arms, rewards)
         if t == rounds:
             keep = (posterior.counts > 0) & (torch.rand(s, 120, generator=g, dtype=torch.float64).to(device) < 0.6)
             dtc.rebuild(posterior, keep)
             yield X, posterior
+        dtc.count(posterior, arms, rewards)
         if t >= rounds:
-            dtc.observe(posterior, arms, rewards)
+            dtc.redraw(posterior, posterior.dictionary)
     yield X, posterior
 
 
@@ -201,15 +186,6 @@ def test_mistakes(change, message):
             change.get("covariance", COVARIANCES["se"]),
             change.get("noise_var", noise),
         )
-
-
-@pytest.mark.parametrize(
-    ("k", "message"), [(torch.zeros(2, 5, 3), "k must be 2 x B x 4"), (torch.zeros(2, 5, 4), "k: torch.float32")]
-)
-def test_mistakes_in_columns(k, message):
-    _, dictionary, noise = problem(5, (4, 3), 2, COVARIANCES["se"])
-    with pytest.raises(ValueError, match=message):
-        scores_of_columns(k, dictionary, torch.ones(5, dtype=torch.float64), noise)
 
 
 @every_covariance

@@ -36,7 +36,8 @@ class ArmKernel:
     """Prior covariance of the arms: a matrix, or a covariance function that is evaluated where it is needed."""
 
     diagonal: Tensor  # k(x, x), `n` or `s x n`
-    # `n x n` (shared by the trials) or `s x n x n`; None where a covariance function is evaluated
+    # `n x n` (shared by the trials) or `s x n x n`; None where a covariance function is evaluated. The exact posterior
+    # also takes `h x n x n` for a multiple of h trials, of which trial i * h + u has matrix u.
     matrix: Tensor | None = None
     covariance: Covariance | None = None  # The covariance function; None when a matrix is given
     arms: Tensor | None = None  # Locations `n x d`; None where they are unknown
@@ -114,6 +115,13 @@ class ArmKernel:
         """n."""
         return self.diagonal.shape[-1]
 
+    @property
+    def function(self) -> tuple[Covariance, Tensor]:
+        """The covariance function and the locations, which both are known where there is no matrix."""
+        assert self.covariance is not None
+        assert self.arms is not None
+        return self.covariance, self.arms
+
     def diagonal_of(self, arms: Tensor, trials: Tensor) -> Tensor:
         """k(x, x) of ``arms`` (``t x A``) in some ``trials`` (``t``), ``t x A``."""
         return self.diagonal[arms] if self.diagonal.ndim == 1 else self.diagonal[trials.unsqueeze(1), arms]
@@ -121,19 +129,19 @@ class ArmKernel:
     def rows(self, arms: Tensor, trials: Tensor | None = None, out: Tensor | None = None) -> Tensor:
         """Rows K[a, :] of ``arms`` (``r``) in the given ``trials`` (``r``; None: in order), ``r x n``, in ``out``."""
         if self.matrix is None:
-            assert self.covariance is not None
-            assert self.arms is not None
-            chosen = self.arms[arms]
+            covariance, points = self.function
+            chosen = points[arms]
             out = self.diagonal.new_empty(arms.shape[0], self.num_arms) if out is None else out
             step = self.num_arms if on_cuda(arms) else ROW_BLOCK  # temporaries stay in a CPU's cache
             for start in range(0, self.num_arms, step):
                 block = slice(start, start + step)
-                out[:, block] = self.covariance(chosen, self.arms[block])
+                out[:, block] = covariance(chosen, points[block])
             return out
         if self.matrix.ndim == 2:
             rows = self.matrix.index_select(0, arms)
         else:
-            rows = self.matrix[torch.arange(arms.shape[0], device=arms.device) if trials is None else trials, arms]
+            trials = torch.arange(arms.shape[0], device=arms.device) if trials is None else trials
+            rows = self.matrix[trials if len(self.matrix) == len(self.diagonal) else trials % len(self.matrix), arms]
         return rows if out is None else out.copy_(rows)
 
     def write_row(self, arm: int, trial: int, out: np.ndarray) -> None:
@@ -142,7 +150,7 @@ class ArmKernel:
             self.rows(torch.tensor([arm]), None, torch.from_numpy(out).unsqueeze(0))
         else:
             K = self.matrix.numpy()
-            out[:] = K[arm] if K.ndim == 2 else K[trial, arm]
+            out[:] = K[arm] if K.ndim == 2 else K[trial % len(K), arm]
 
     def columns(self, arms: Tensor) -> Tensor:
         """Columns K[:, a] of the ``arms`` (``s x M``) of every trial, ``s x n x M``."""
@@ -151,9 +159,8 @@ class ArmKernel:
     def block(self, arms: Tensor, block: slice, trials: Tensor | None = None) -> Tensor:
         """K[a, x] of ``arms`` (``t x M``) with B arms x, in the given ``trials`` (``t``; None: all), ``t x M x B``."""
         if self.matrix is None:
-            assert self.covariance is not None
-            assert self.arms is not None
-            return self.covariance(self.arms[arms], self.arms[block])
+            covariance, points = self.function
+            return covariance(points[arms], points[block])
         if self.matrix.ndim == 2:
             return self.matrix[:, block].index_select(0, arms.reshape(-1)).reshape(*arms.shape, -1)
         own = torch.arange(arms.shape[0], device=arms.device) if trials is None else trials
@@ -162,9 +169,8 @@ class ArmKernel:
     def between(self, first: Tensor, second: Tensor, trials: Tensor) -> Tensor:
         """K[a, b] of two lists of arms (``t x A`` and ``t x B``) in some ``trials`` (``t``), ``t x A x B``."""
         if self.matrix is None:
-            assert self.covariance is not None
-            assert self.arms is not None
-            return self.covariance(self.arms[first], self.arms[second])
+            covariance, points = self.function
+            return covariance(points[first], points[second])
         a, b = first.unsqueeze(2), second.unsqueeze(1)
         return self.matrix[a, b] if self.matrix.ndim == 2 else self.matrix[trials.view(-1, 1, 1), a, b]
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from bo_robust.bandits.posteriors.arm_kernel import ROW_BLOCK, ArmKernel, noise_of_trials
 from bo_robust.ops import arm_update
-from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers
+from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, zeros_like_shape
 from bo_robust.utils.input_checks import check_count, check_finite, check_like, check_tensor
 from bo_robust.utils.linalg import on_cuda
 
@@ -29,7 +28,6 @@ __all__ = [
     "noise_of_trials",
     "observe",
     "within",
-    "zeros_like_shape",
 ]
 
 # Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are
@@ -131,26 +129,9 @@ def init(
         rows = K.expand(trials, n, n).clone(memory_format=torch.contiguous_format)
     else:
         rows = zeros_like_shape((trials, capacity, n), mean)
-    tracked = 0 if dense else capacity
-    buffers = ArmBuffers(
-        noise_var=noise,
-        mean=mean,
-        variance=kernel.diagonal.expand(trials, n).clone().clamp_(min=0.0),
-        counts=like.new_zeros(trials, n),
-        information_gain=like.new_zeros(trials),
-        pending=mean.new_empty(trials, block, n),  # written before it is read
-        rows=rows,
-        row_arm=like.new_zeros(trials, tracked, dtype=torch.long),
-        row_counts=like.new_zeros(trials, tracked),
-        root=zeros_like_shape((trials, tracked, tracked), mean),
-        root_ready=like.new_zeros(trials, dtype=torch.bool),
-        slots=like.new_full((trials, 0 if dense else n), -1, dtype=torch.long),
-        filled=like.new_zeros(trials, dtype=torch.long),
-        block_filled=like.new_zeros(trials, dtype=torch.long),
-        dense=dense,
-    )
-    budget = min(capacity, FIRST_ROWS)
-    return ArmPosterior(kernel, buffers, row_budget=budget)
+    variance = kernel.diagonal.expand(trials, n).clone().clamp_(min=0.0)
+    buffers = ArmBuffers.of_no_rewards(noise, mean, variance, rows, block, dense)
+    return ArmPosterior(kernel, buffers, row_budget=min(capacity, FIRST_ROWS))
 
 
 def is_dense(like: Tensor, trials: int) -> bool:
@@ -250,10 +231,3 @@ def _reserve(posterior: ArmPosterior) -> None:
     until_next = max(FIRST_ROWS, filled // 2)
     # With a row for every arm there is always room, however many rounds go by.
     posterior.row_budget = until_next if capacity == n else min(capacity - filled, until_next)
-
-
-def zeros_like_shape(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Zeros of the dtype and device of ``like``; on a CPU by calloc, which takes a page only when it is written."""
-    if on_cuda(like):
-        return like.new_zeros(shape)
-    return torch.from_numpy(np.zeros(shape, dtype=like.numpy().dtype))

@@ -1,8 +1,8 @@
 """What is known about arms under each of h candidate priors, for s trials: one posterior of s * h rows.
 
 A candidate is a prior: a kernel matrix, a prior mean and a noise variance, each shared by all candidates or its own.
-Candidates may differ in kind, not only in a parameter. :func:`batched` turns their priors into the prior of s * h
-trials. Row i * h + u is candidate u of trial i. Every reward goes to all h rows of its trial.
+Candidates may differ in kind, not only in a parameter. Their priors are the prior of s * h trials: row i * h + u is
+candidate u of trial i. Every reward goes to all h rows of its trial.
 
 Also kept are which candidates are active, and the log marginal likelihood of each,
 
@@ -19,8 +19,8 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,7 +31,7 @@ from bo_robust.bandits.posteriors.elimination import log_density
 from bo_robust.utils.covariance import Covariance
 from bo_robust.utils.input_checks import check_count, check_finite, check_tensor, quoted
 
-__all__ = ["BatchedPrior", "CandidatePosterior", "batched", "candidate_kernel", "init", "observe"]
+__all__ = ["CandidatePosterior", "Observed", "candidate_kernel", "init", "observe"]
 
 
 def candidate_kernel(candidates: Sequence[Covariance | Tensor], arms: Tensor | None = None) -> ArmKernel:
@@ -70,82 +70,6 @@ def candidate_kernel(candidates: Sequence[Covariance | Tensor], arms: Tensor | N
         matrices.append(matrix)
     K = torch.stack(matrices)
     return ArmKernel(diagonal=K.diagonal(dim1=-2, dim2=-1).clone(), matrix=K, arms=arms)
-
-
-@dataclass(frozen=True)
-class _SharedKernel(ArmKernel):
-    """``h`` matrices that serve ``s * h`` trials without a copy; the diagonal has all ``s * h`` rows."""
-
-    def rows(self, arms: Tensor, trials: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-        return super().rows(arms, self._candidate(arms, trials), out)
-
-    def write_row(self, arm: int, trial: int, out: np.ndarray) -> None:
-        assert self.matrix is not None
-        super().write_row(arm, trial % self.matrix.shape[0], out)
-
-    def _candidate(self, arms: Tensor, trials: Tensor | None) -> Tensor:
-        """The candidate of each row: row i * h + u belongs to candidate u."""
-        assert self.matrix is not None
-        everyone = torch.arange(arms.shape[0], device=arms.device) if trials is None else trials
-        return everyone % self.matrix.shape[0]
-
-
-@dataclass(frozen=True)
-class BatchedPrior:
-    """The priors of h candidates as the prior of s * h trials: arguments of :func:`.posteriors.arms.init`.
-
-    ``noise_var`` is ``s * h``, ``prior_mean`` is ``s * h x n`` or None for zero, and ``candidates`` is h.
-    """
-
-    kernel: ArmKernel
-    noise_var: Tensor
-    prior_mean: Tensor | None
-    candidates: int
-
-
-def batched(
-    kernel: ArmKernel, noise_var: float | Tensor, trials: int, prior_mean: Tensor | None = None
-) -> BatchedPrior:
-    """Turn the priors of h candidates into the prior of s * h trials; warns of candidates that are the same.
-
-    ``kernel`` is one for all or ``h x n x n`` (:func:`candidate_kernel`), ``noise_var`` > 0 is one number or ``h``, and
-    ``prior_mean`` is ``n``, ``h x n`` or None for zero. Raises ``ValueError`` if numbers of candidates do not agree,
-    there is none, or shapes do not fit.
-    """
-    check_count(1, trials=trials)
-    noise = noise_of_each(kernel, noise_var, "candidate")
-    n, like = kernel.num_arms, kernel.diagonal
-    if noise.ndim > 1:
-        raise ValueError(f"noise_var must be one number or one per candidate, got shape {tuple(noise.shape)}.")
-    if prior_mean is not None:
-        check_tensor("prior_mean", prior_mean)
-        if prior_mean.ndim not in (1, 2) or prior_mean.shape[-1] != n:
-            raise ValueError(f"prior_mean must be {n}, or {n} per candidate, got shape {tuple(prior_mean.shape)}.")
-        check_finite("prior_mean", prior_mean)
-    given = {
-        "kernel matrices": like.shape[0] if like.ndim == 2 else None,
-        "noise variances": noise.shape[0] if noise.ndim == 1 else None,
-        "prior means": prior_mean.shape[0] if prior_mean is not None and prior_mean.ndim == 2 else None,
-    }
-    counts = {name: count for name, count in given.items() if count is not None}
-    if len(set(counts.values())) > 1:
-        raise ValueError(f"candidates must agree in number, got {counts}; give one of each kind, or one for all.")
-    h = next(iter(counts.values()), 1)
-    if h == 0:
-        raise ValueError("U is empty: give at least one candidate.")
-    _warn_of_duplicates(kernel, noise.expand(h), prior_mean)
-    noise = noise.expand(trials, h).reshape(-1)
-    if prior_mean is not None:
-        prior_mean = prior_mean.expand(trials, h, n).reshape(-1, n)
-    if like.ndim == 2:
-        K, everyone = kernel.matrix, like.expand(trials, h, n).reshape(-1, n)
-        assert K is not None
-        # The dense layout copies the matrices for every trial anyway.
-        if arm_posteriors.is_dense(like, trials * h):
-            kernel = ArmKernel(everyone, matrix=K.expand(trials, h, n, n).reshape(-1, n, n), arms=kernel.arms)
-        else:
-            kernel = _SharedKernel(everyone, matrix=K, arms=kernel.arms)
-    return BatchedPrior(kernel, noise, prior_mean, h)
 
 
 def _warn_of_duplicates(kernel: ArmKernel, noise: Tensor, prior_mean: Tensor | None) -> None:
@@ -250,11 +174,46 @@ def init(
     prior_mean: Tensor | None = None,
     rounds: int | None = None,
 ) -> CandidatePosterior:
-    """The exact posterior under every candidate, all active; as :func:`batched` and :func:`.arms.init`."""
-    prior = batched(kernel, noise_var, trials, prior_mean)
-    rows = len(prior.noise_var)
-    flat = arm_posteriors.init(prior.kernel, prior.noise_var, rows, prior_mean=prior.prior_mean, rounds=rounds)
-    noise = flat.noise_var.view(-1, prior.candidates)
+    """The exact posterior under every candidate, all active; warns of candidates that are the same.
+
+    ``kernel`` is one for all or ``h x n x n`` (:func:`candidate_kernel`), ``noise_var`` > 0 is one number or ``h``, and
+    ``prior_mean`` is ``n``, ``h x n`` or None for zero. Raises ``ValueError`` if numbers of candidates do not agree,
+    there is none, or shapes do not fit. The rest is as in :func:`.arms.init`.
+    """
+    check_count(1, trials=trials)
+    noise = noise_of_each(kernel, noise_var, "candidate")
+    n, like = kernel.num_arms, kernel.diagonal
+    if noise.ndim > 1:
+        raise ValueError(f"noise_var must be one number or one per candidate, got shape {tuple(noise.shape)}.")
+    if prior_mean is not None:
+        check_tensor("prior_mean", prior_mean)
+        if prior_mean.ndim not in (1, 2) or prior_mean.shape[-1] != n:
+            raise ValueError(f"prior_mean must be {n}, or {n} per candidate, got shape {tuple(prior_mean.shape)}.")
+        check_finite("prior_mean", prior_mean)
+    given = {
+        "kernel matrices": like.shape[0] if like.ndim == 2 else None,
+        "noise variances": noise.shape[0] if noise.ndim == 1 else None,
+        "prior means": prior_mean.shape[0] if prior_mean is not None and prior_mean.ndim == 2 else None,
+    }
+    counts = {name: count for name, count in given.items() if count is not None}
+    if len(set(counts.values())) > 1:
+        raise ValueError(f"candidates must agree in number, got {counts}; give one of each kind, or one for all.")
+    h = next(iter(counts.values()), 1)
+    if h == 0:
+        raise ValueError("U is empty: give at least one candidate.")
+    _warn_of_duplicates(kernel, noise.expand(h), prior_mean)
+    noise = noise.expand(trials, h).reshape(-1)
+    if prior_mean is not None:
+        prior_mean = prior_mean.expand(trials, h, n).reshape(-1, n)
+    if like.ndim == 2:
+        K, everyone = kernel.matrix, like.expand(trials, h, n).reshape(-1, n)
+        assert K is not None
+        # The dense layout copies the matrices for every trial anyway.
+        if arm_posteriors.is_dense(like, trials * h):
+            K = K.expand(trials, h, n, n).reshape(-1, n, n)
+        kernel = ArmKernel(everyone, matrix=K, arms=kernel.arms)
+    flat = arm_posteriors.init(kernel, noise, trials * h, prior_mean=prior_mean, rounds=rounds)
+    noise = flat.noise_var.view(-1, h)
     active, last_gain = torch.ones_like(noise, dtype=torch.bool), torch.full_like(noise, math.inf)
     return CandidatePosterior(flat, active, torch.zeros_like(noise), last_gain)
 
@@ -265,7 +224,16 @@ def checked_pulls(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) 
     return arm_posteriors.within(arms, rewards, posterior.flat.mean.shape[1])
 
 
-def observe(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+class Observed(NamedTuple):
+    """A round's rewards under every candidate, as of before them."""
+
+    ok: Tensor  # Whether the reward was observed, `s` bool
+    error: Tensor  # eta_t = y_t - mu_{t-1}(x_t), `s x h`
+    mean: Tensor  # mu_{t-1}(x_t), `s x h`
+    variance: Tensor  # sigma_{t-1}^2(x_t), `s x h`
+
+
+def observe(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> Observed:
     """Condition every candidate on one reward per trial, in place.
 
     No candidate is tested, so this serves initial designs as well. A NaN or infinite reward is a failed pull.
@@ -274,10 +242,6 @@ def observe(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> tup
         posterior: State before the round.
         arms: ``s``, long.
         rewards: ``s``.
-
-    Returns:
-        Whether the reward was observed, ``s`` bool; then, of every candidate before this reward (``s x h`` each),
-        eta_t = y_t - mu_{t-1}(x_t), mu_{t-1}(x_t) and sigma_{t-1}^2(x_t).
 
     Raises:
         ValueError: if shapes, dtypes or devices do not fit, or an arm is out of range; on CUDA its reward is a failed
@@ -294,4 +258,4 @@ def observe(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> tup
     last_gain = (total / flat.noise_var.view(shape)).log_().mul_(0.5)
     posterior.last_gain = torch.where(ok, last_gain, posterior.last_gain)
     posterior.evidence.add_(log_density(error.square().div_(total), total).masked_fill_(~ok, 0.0))
-    return ok.all(1), error, mean, variance
+    return Observed(ok.all(1), error, mean, variance)

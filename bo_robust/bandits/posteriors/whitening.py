@@ -16,6 +16,7 @@ There are two roots.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,6 +59,22 @@ class FeatureTable:
         return self.coordinates if self.axes is None else self.coordinates @ self.axes.mT
 
 
+class Frozen(NamedTuple):
+    """What follows V in the basis of the last eigendecomposition."""
+
+    basis: Tensor  # Z, `s x n x k`
+    gram: Tensor  # V, `s x k x k`
+    inverse: Tensor  # V^{-1/2}, `s x k x k`
+    gap: Tensor  # 1 / (sqrt(d_i) + sqrt(d_j)) of the eigenvalues d, `s x k x k`
+
+    @classmethod
+    def of(cls, Z: Tensor, vectors: Tensor, values: Tensor) -> Frozen:
+        """From eigenvectors ``s x k x k`` and eigenvalues ``s x k``."""
+        roots = values.sqrt()
+        gap = (roots.unsqueeze(2) + roots.unsqueeze(1)).reciprocal()
+        return cls(Z @ vectors, torch.diag_embed(values), torch.diag_embed(roots.reciprocal()), gap)
+
+
 @dataclass
 class Whitening:
     """Whitened features of s trials; :func:`count` and :func:`update` change them in place."""
@@ -72,12 +89,7 @@ class Whitening:
     # Smallest and largest lambda, and largest ||z||^2: they bound the eigenvalues of V, and set the number of steps to
     # V^{-1/2} on CUDA. Not set on a CPU.
     bounds: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    # Z in the basis of the last eigendecomposition, `s x n x k`. This and what follows are set only for the symmetric
-    # root on a CPU.
-    basis: Tensor | None = None
-    gram: Tensor | None = None  # V in that basis, `s x k x k`
-    inverse: Tensor | None = None  # V^{-1/2} in that basis, `s x k x k`
-    gap: Tensor | None = None  # 1 / (sqrt(d_i) + sqrt(d_j)) of its eigenvalues d, `s x k x k`
+    frozen: Frozen | None = None  # Set only for the symmetric root on a CPU
 
     def squares(self) -> Tensor:
         """||y_a||^2 of every arm, ``s x n``: no u_ia^2 is larger."""
@@ -140,11 +152,11 @@ def update(whitening: Whitening, arms: Tensor, ok: Tensor) -> None:
             recompute(whitening)
         else:
             update_cholesky_(whitening.white, whitening.columns(arms).squeeze(2) * ok.unsqueeze(1))
-    elif whitening.basis is None:
+    elif whitening.frozen is None:
         recompute(whitening)
     else:
         trials = torch.arange(arms.shape[0], device=arms.device)
-        _follow(whitening, whitening.basis[trials, arms] * ok.unsqueeze(1))
+        _follow(whitening, whitening.frozen, whitening.frozen.basis[trials, arms] * ok.unsqueeze(1))
 
 
 def recompute(whitening: Whitening) -> None:
@@ -160,10 +172,9 @@ def recompute(whitening: Whitening) -> None:
     V = _gram(Z, whitening.counts, whitening.noise_var)
     if reads_data(whitening):
         vectors, values = inverse_root.eigen_root(V)
-        whitening.basis = Z @ vectors
-        whitening.gram, whitening.inverse, whitening.gap = _of_eigenvalues(values)
+        whitening.frozen = frozen = Frozen.of(Z, vectors, values)
         whitening.axes = vectors.contiguous() if whitening.table.axes is None else whitening.table.axes @ vectors
-        whitening.white = whitening.inverse @ whitening.basis.mT
+        whitening.white = frozen.inverse @ frozen.basis.mT
     else:
         whitening.axes = whitening.table.axes
         smallest, largest, longest = whitening.bounds
@@ -176,13 +187,9 @@ def reads_data(whitening: Whitening) -> bool:
     return not on_cuda(whitening.counts)
 
 
-def _follow(whitening: Whitening, z: Tensor) -> None:
+def _follow(whitening: Whitening, frozen: Frozen, z: Tensor) -> None:
     """V <- V + z z^T for z in the basis (``s x k``), and the root of the new V."""
-    basis, gram, inverse, gap = whitening.basis, whitening.gram, whitening.inverse, whitening.gap
-    assert basis is not None
-    assert gram is not None
-    assert inverse is not None
-    assert gap is not None
+    basis, gram, inverse, gap = frozen
     assert whitening.axes is not None
     gram.addcmul_(z.unsqueeze(2), z.unsqueeze(1))
     late = inverse_root.correct_(inverse, gram, gap)
@@ -192,17 +199,9 @@ def _follow(whitening: Whitening, z: Tensor) -> None:
         Z = Z if Z.ndim == 2 else Z[i]
         B = B if B is None or B.ndim == 2 else B[i]
         vectors, values = inverse_root.eigen_root(_gram(Z, whitening.counts[i], whitening.noise_var[i]))
-        basis[i] = Z @ vectors
-        gram[i], inverse[i], gap[i] = _of_eigenvalues(values)
+        basis[i], gram[i], inverse[i], gap[i] = Frozen.of(Z, vectors, values)
         whitening.axes[i] = vectors if B is None else B @ vectors
     torch.bmm(inverse, basis.mT, out=whitening.white)
-
-
-def _of_eigenvalues(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """V, V^{-1/2} and ``gap`` in the basis of the eigenvectors, from the eigenvalues ``s x k``."""
-    roots = values.sqrt()
-    gaps = (roots.unsqueeze(2) + roots.unsqueeze(1)).reciprocal()
-    return torch.diag_embed(values), torch.diag_embed(roots.reciprocal()), gaps
 
 
 def _gram(features: Tensor, counts: Tensor, noise_var: Tensor) -> Tensor:

@@ -7,12 +7,11 @@ where this saves work. ``fused`` is one pass over the rows in Triton, for CUDA.
 from torch import Tensor
 
 from bo_robust.ops.arm_update import cpu, naive
-from bo_robust.ops.arm_update.cpu import PriorRows
-from bo_robust.ops.arm_update.naive import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, KernelRows
+from bo_robust.ops.arm_update.naive import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, PriorRows, zeros_like_shape
 from bo_robust.ops.checked import dispatch
 from bo_robust.utils.linalg import on_cuda
 
-__all__ = ["LONG_BLOCK", "SHORT_BLOCK", "ArmBuffers", "KernelRows", "PriorRows", "update_"]
+__all__ = ["LONG_BLOCK", "SHORT_BLOCK", "ArmBuffers", "PriorRows", "update_", "zeros_like_shape"]
 
 
 def update_(
@@ -21,5 +20,5 @@ def update_(
     """See :func:`bo_robust.ops.arm_update.naive.update_`."""
     if not on_cuda(arms):
         return cpu.update_(buffers, arms, rewards, kernel, counts)
-    given = buffers, arms, rewards.detach(), kernel.rows, counts
+    given = buffers, arms, rewards.detach(), kernel, counts
     return dispatch("arm_update", buffers.mean, lambda fused: fused.update_(*given), lambda: naive.update_(*given))

@@ -12,28 +12,17 @@ NumPy. Against :mod:`naive` a round of GP-UCB is 4 times as fast for one trial o
 """
 
 import math
-from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bo_robust.ops.arm_update import naive
-from bo_robust.ops.arm_update.naive import ArmBuffers, Arrays, KernelRows
+from bo_robust.ops.arm_update.naive import ArmBuffers, PriorRows
 from bo_robust.utils.linalg import all_numbers
 
 # More trials than this in the dense layout are one batch: it has some forty calls whatever their number.
 FEW_TRIALS = 4
-
-
-class PriorRows(Protocol):
-    """The prior covariance, :class:`bo_robust.bandits.posteriors.arm_kernel.ArmKernel`."""
-
-    @property
-    def rows(self) -> KernelRows: ...
-
-    def write_row(self, arm: int, trial: int, out: np.ndarray) -> None:
-        """Write K[a, :] of one arm in one trial into ``out``, ``n``."""
 
 
 def update_(
@@ -45,33 +34,30 @@ def update_(
     if not 0 <= min(pulled) <= max(pulled) < n:
         raise ValueError(f"arms must be between 0 and {n - 1}, got {pulled}.")
     if buffers.dense and s > FEW_TRIALS:
-        return naive.update_(buffers, arms, rewards.detach(), kernel.rows, counts)
+        return naive.update_(buffers, arms, rewards.detach(), kernel, counts)
     if buffers.num_pending == buffers.pending.shape[1]:
         naive.end_block_(buffers)
     numbers = [1.0] * s if counts is None else counts.tolist()
     rounds = list(zip(pulled, rewards.tolist(), numbers, strict=True))
     observed = [math.isfinite(reward) and count > 0.0 for _, reward, count in rounds]
     if any(observed):
-        arrays, k = buffers.arrays, buffers.num_pending
         for i, (arm, reward, count) in enumerate(rounds):
             if observed[i]:
-                observed[i] = _condition_(buffers, arrays, i, arm, reward, count, kernel)
+                observed[i] = _condition_(buffers, i, arm, reward, count, kernel)
             else:
-                arrays.pending[i, k] = 0.0
+                buffers.arrays.pending[i, buffers.num_pending] = 0.0
         buffers.num_pending += 1
     return torch.from_numpy(np.array(observed))
 
 
-def _condition_(
-    buffers: ArmBuffers, arrays: Arrays, trial: int, arm: int, reward: float, count: float, kernel: PriorRows
-) -> bool:
+def _condition_(buffers: ArmBuffers, trial: int, arm: int, reward: float, count: float, kernel: PriorRows) -> bool:
     """Condition one trial, after which the caller raises ``num_pending``.
 
     Returns whether mean and variance are numbers everywhere.
     """
-    k = buffers.num_pending
+    arrays, k = buffers.arrays, buffers.num_pending
     mean, variance, row = arrays.mean[trial], arrays.variance[trial], arrays.pending[trial, k]
-    _write_row(buffers, arrays, trial, arm, kernel, row)
+    _write_row(buffers, trial, arm, kernel, row)
     noise_var, prior_variance = arrays.noise_var.item(trial) / count, max(row.item(arm), 0.0)
     scale = 1.0 / math.sqrt(prior_variance + noise_var)
     buffers.pulled[trial, arm] = k, noise_var * scale
@@ -87,9 +73,10 @@ def _condition_(
     return bool(all_numbers(torch.from_numpy(mean[None]), torch.from_numpy(variance[None])))
 
 
-def _write_row(buffers: ArmBuffers, arrays: Arrays, trial: int, arm: int, kernel: PriorRows, out: np.ndarray) -> None:
+def _write_row(buffers: ArmBuffers, trial: int, arm: int, kernel: PriorRows, out: np.ndarray) -> None:
     """Write C[a, :] of a trial into ``out``, ``n``."""
-    k, pending = buffers.num_pending, arrays.pending[trial]
+    arrays, k = buffers.arrays, buffers.num_pending
+    pending = arrays.pending[trial]
     done, factor = buffers.pulled.get((trial, arm), (-1, 1.0))
     if done >= 0:
         np.multiply(pending[done], factor, out)
@@ -97,7 +84,7 @@ def _write_row(buffers: ArmBuffers, arrays: Arrays, trial: int, arm: int, kernel
         out[:] = arrays.rows[trial, arm]
     else:
         rows = arrays.rows[trial]
-        out[:] = rows[_slot(buffers, arrays, trial, arm, kernel)]
+        out[:] = rows[_slot(buffers, trial, arm, kernel)]
         if m := arrays.block_filled.item(trial):
             if not arrays.root_ready[trial]:
                 naive.refresh_root_(buffers, slice(trial, trial + 1), m, branch_free=False)
@@ -108,8 +95,9 @@ def _write_row(buffers: ArmBuffers, arrays: Arrays, trial: int, arm: int, kernel
         out -= since[:, arm].copy().dot(since)
 
 
-def _slot(buffers: ArmBuffers, arrays: Arrays, trial: int, arm: int, kernel: PriorRows) -> int:
+def _slot(buffers: ArmBuffers, trial: int, arm: int, kernel: PriorRows) -> int:
     """The slot of an arm's prior row; stores the row of a new arm first."""
+    arrays = buffers.arrays
     slot: int = arrays.slots.item(trial, arm)
     if slot < 0:
         slot = arrays.filled.item(trial)

@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from bo_robust.ops.arm_update.naive import ArmBuffers, KernelRows, begin_round_
+from bo_robust.ops.arm_update.naive import ArmBuffers, PriorRows, begin_round_
 
 # A tile has TILE_BYTES and from NARROWEST to WIDEST float64 arms (twice as many in float32). PROGRAMS are wanted.
 TILE_BYTES, WIDEST, NARROWEST, PROGRAMS, NUM_WARPS = 1 << 14, 256, 32, 512, 4
@@ -35,7 +35,7 @@ GROWING = ["m", "k", "capacity", "slots"]
 
 @torch.no_grad()
 def update_(
-    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, counts: Tensor | None = None
+    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel: PriorRows, counts: Tensor | None = None
 ) -> Tensor:
     """See :func:`bo_robust.ops.arm_update.naive.update_`. ``ValueError`` if a buffer is not contiguous.
 
@@ -52,7 +52,7 @@ def update_(
         if buffers.dense:
             base, weights, new_slot = buffers.rows, at_arm, arms  # the last two are not read
         else:
-            base, weights, new_slot = _low_rank(buffers, arms, kernel_rows)
+            base, weights, new_slot = _low_rank(buffers, arms, kernel)
         read = (arms, base, weights, buffers.rows, buffers.pending, buffers.mean, buffers.block_filled)
         sizes = (n, weights.shape[1], k, buffers.rows.shape[1], buffers.pending.shape[1])
         shared = (*read, at_arm, steps, *sizes)
@@ -69,11 +69,11 @@ def update_(
     return ok.view(torch.bool)
 
 
-def _low_rank(buffers: ArmBuffers, arms: Tensor, kernel_rows: KernelRows) -> tuple[Tensor, Tensor, Tensor]:
+def _low_rank(buffers: ArmBuffers, arms: Tensor, kernel: PriorRows) -> tuple[Tensor, Tensor, Tensor]:
     """K[a, :], ``s x n``; R^T R K_Da, ``s x m``; and the row to store K[a, :] in, ``s``, -1 if it is stored already."""
     s, n = buffers.mean.shape
     m = buffers.num_rows = min(buffers.num_rows + 1, buffers.rows.shape[1])
-    prior = kernel_rows(arms.clamp(0, n - 1), None).contiguous()
+    prior = kernel.rows(arms.clamp(0, n - 1)).contiguous()
     at_rows, new_slot = prior.new_empty(s, m), torch.empty_like(arms)
     _take_slots[(s,)](
         arms,

@@ -27,43 +27,30 @@ Functions ending in ``_`` write into the buffers they are given.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.utils.linalg import all_numbers
+from bo_robust.utils.linalg import all_numbers, on_cuda
 
 # Rounds of a block, by measurement. A short block reads few pending rows. A long one factorises seldom, which matters
 # in the low-rank layout while rows are short.
 SHORT_BLOCK = 32
 LONG_BLOCK = 96
 
-KernelRows = Callable[..., Tensor]
-"""Maps arms (``r``) and their trials (``r``) to prior rows K[a, :], ``r x n``. Trials None: one arm per trial.
 
-A third argument, ``r x n``, is memory to write the rows into."""
+class PriorRows(Protocol):
+    """The prior covariance, :class:`bo_robust.bandits.posteriors.arm_kernel.ArmKernel`."""
 
+    def rows(self, arms: Tensor) -> Tensor:
+        """Rows K[a, :] of one arm per trial, ``s x n``."""
 
-class Arrays(NamedTuple):
-    """The tensors of :class:`ArmBuffers` on a CPU as NumPy arrays, in the same memory."""
-
-    noise_var: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
-    counts: np.ndarray
-    information_gain: np.ndarray
-    pending: np.ndarray
-    rows: np.ndarray
-    row_arm: np.ndarray
-    root: np.ndarray
-    root_ready: np.ndarray
-    slots: np.ndarray
-    filled: np.ndarray
-    block_filled: np.ndarray
+    def write_row(self, arm: int, trial: int, out: np.ndarray) -> None:
+        """Write K[a, :] of one arm in one trial into ``out``, ``n``, on a CPU."""
 
 
 @dataclass
@@ -92,17 +79,43 @@ class ArmBuffers:
     num_rows: int = 0  # Upper bound of `filled` that the host knows. Rows beyond it are not read.
     # On a CPU, per trial and arm: the pending row of its last pull in this block, and the factor that makes it C[a, :]
     pulled: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict, init=False, repr=False)
-    _arrays: Arrays | None = field(default=None, init=False, repr=False)
+    _arrays: SimpleNamespace | None = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def of_no_rewards(
+        cls, noise_var: Tensor, mean: Tensor, variance: Tensor, rows: Tensor, block: int, dense: bool
+    ) -> "ArmBuffers":
+        """The prior; these tensors become buffers. Low rank, ``rows`` is room for prior rows."""
+        s, n = mean.shape
+        tracked = 0 if dense else rows.shape[1]
+        return cls(
+            noise_var=noise_var,
+            mean=mean,
+            variance=variance,
+            counts=torch.zeros_like(mean),
+            information_gain=torch.zeros_like(noise_var),
+            pending=mean.new_empty(s, block, n),  # written before it is read
+            rows=rows,
+            row_arm=mean.new_zeros(s, tracked, dtype=torch.long),
+            row_counts=mean.new_zeros(s, tracked),
+            root=zeros_like_shape((s, tracked, tracked), mean),
+            root_ready=mean.new_zeros(s, dtype=torch.bool),
+            slots=mean.new_full((s, 0 if dense else n), -1, dtype=torch.long),
+            filled=mean.new_zeros(s, dtype=torch.long),
+            block_filled=mean.new_zeros(s, dtype=torch.long),
+            dense=dense,
+        )
 
     @property
-    def arrays(self) -> Arrays:
-        """The tensors as NumPy arrays, made when first asked for, and anew after :meth:`replace`."""
+    def arrays(self) -> SimpleNamespace:
+        """On a CPU the tensors as NumPy arrays in the same memory, by name. They are made when first asked for."""
         if self._arrays is None:
-            self._arrays = Arrays(*(getattr(self, name).numpy() for name in Arrays._fields))
+            own = vars(self).items()
+            self._arrays = SimpleNamespace(**{name: x.numpy() for name, x in own if isinstance(x, Tensor)})
         return self._arrays
 
     def replace(self, **tensors: Tensor) -> None:
-        """Put others in the place of some of the tensors."""
+        """Put others in the place of some of the tensors; :attr:`arrays` are made anew."""
         for name, x in tensors.items():
             setattr(self, name, x)
         self._arrays = None
@@ -112,8 +125,15 @@ class ArmBuffers:
         return self.__dict__ | {"_arrays": None}
 
 
+def zeros_like_shape(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Zeros of the dtype and device of ``like``; on a CPU by calloc, which takes a page only when it is written."""
+    if on_cuda(like):
+        return like.new_zeros(shape)
+    return torch.from_numpy(np.zeros(shape, dtype=like.numpy().dtype))
+
+
 def update_(
-    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, counts: Tensor | None = None
+    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel: PriorRows, counts: Tensor | None = None
 ) -> Tensor:
     """Observe one reward per trial, and return whether it was observed, ``s`` bool.
 
@@ -121,7 +141,7 @@ def update_(
         buffers: State, updated in place. There must be room for one more row per trial.
         arms: ``s``, long.
         rewards: ``s``. A NaN or infinite one, and one of an arm out of range, leaves its trial as it is.
-        kernel_rows: Prior covariance rows.
+        kernel: Prior covariance.
         counts: Numbers of pulls of which the rewards are means, ``s``: a reward has noise lambda / count. Zero leaves
             the trial as it is. None means one everywhere.
     """
@@ -129,7 +149,7 @@ def update_(
     last = buffers.mean.shape[1] - 1
     rewards = torch.where((arms >= 0) & (arms <= last), rewards, math.nan)
     arms = arms.clamp(0, last)
-    base = _dense_rows(buffers, arms) if buffers.dense else _low_rank_rows_(buffers, arms, kernel_rows)
+    base = _dense_rows(buffers, arms) if buffers.dense else _low_rank_rows_(buffers, arms, kernel)
     ok = apply_(buffers, posterior_row(buffers, base, arms), arms, rewards, counts)
     return ok & all_numbers(buffers.mean, buffers.variance)
 
@@ -148,7 +168,7 @@ def _dense_rows(buffers: ArmBuffers, arms: Tensor) -> Tensor:
     return buffers.rows.gather(1, arms.view(s, 1, 1).expand(s, 1, n)).squeeze(1)
 
 
-def _low_rank_rows_(buffers: ArmBuffers, arms: Tensor, kernel_rows: KernelRows) -> Tensor:
+def _low_rank_rows_(buffers: ArmBuffers, arms: Tensor, kernel: PriorRows) -> Tensor:
     """C_base[a, :], ``s x n``. Stores the prior row of a new arm first. No branch on data."""
     s, n = buffers.mean.shape
     m = buffers.num_rows = min(buffers.num_rows + 1, buffers.rows.shape[1])
@@ -157,7 +177,7 @@ def _low_rank_rows_(buffers: ArmBuffers, arms: Tensor, kernel_rows: KernelRows) 
     slot = buffers.slots.gather(1, index)
     new = slot < 0
     slot = torch.where(new, buffers.filled.unsqueeze(1), slot)
-    k_row = kernel_rows(arms, None)
+    k_row = kernel.rows(arms)
     rows.scatter_(1, slot.unsqueeze(2).expand(s, 1, n), k_row.unsqueeze(1))
     row_arm.scatter_(1, slot, index)
     buffers.slots.scatter_(1, index, slot)

@@ -14,10 +14,30 @@ from torch import Tensor
 
 from bo_robust.ops.checked import dispatch
 from bo_robust.ops.dtc_scores import naive
-from bo_robust.ops.dtc_scores.naive import Dictionary, Scores, Steps, dtc_steps, form_of, steps_of_columns
+from bo_robust.ops.dtc_scores.naive import (
+    CHUNK_ENTRIES,
+    Columns,
+    Dictionary,
+    Scores,
+    Steps,
+    columns_of,
+    form_of,
+    scores_of_columns,
+    steps_of_columns,
+)
 from bo_robust.utils.covariance import Covariance
 
-__all__ = ["Dictionary", "Scores", "Steps", "dtc_scores", "dtc_steps", "scores_of_columns", "steps_of_columns"]
+__all__ = [
+    "CHUNK_ENTRIES",
+    "Columns",
+    "Dictionary",
+    "Scores",
+    "Steps",
+    "columns_of",
+    "dtc_scores",
+    "scores_of_columns",
+    "steps_of_columns",
+]
 
 
 def dtc_scores(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noise_var: Tensor) -> Scores:
@@ -56,20 +76,6 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noi
         lambda fused: fused.dtc_scores(arms, dictionary, form, noise_var),
         lambda: naive.dtc_scores(arms, dictionary, covariance, noise_var),
     )
-
-
-def scores_of_columns(k: Tensor, dictionary: Dictionary, prior_variance: Tensor, noise_var: Tensor) -> Scores:
-    """:func:`dtc_scores` from known columns of the covariance, such as those of kernel matrices.
-
-    ``k`` is k_D(x), ``s x B x r``. ``prior_variance`` is k(x, x) and broadcasts to ``s x B``. The points of the
-    dictionary are not read. Errors are those of :func:`dtc_scores`.
-    """
-    _check(dictionary, noise_var)
-    s, r = dictionary.root.shape[:2]
-    if k.ndim != 3 or k.shape[0] != s or k.shape[2] != r:
-        raise ValueError(f"k must be {s} x B x {r} as the dictionary, got shape {tuple(k.shape)}.")
-    _check_kind("k", k, dictionary.root)
-    return naive.scores_of_columns(k, dictionary, prior_variance, noise_var)
 
 
 def _check(dictionary: Dictionary, noise_var: Tensor) -> None:

@@ -33,12 +33,12 @@ import torch
 from torch import Tensor
 
 from bo_robust.utils.covariance import Covariance, Matern, SquaredExponential
-from bo_robust.utils.linalg import on_cuda, row_argmax
+from bo_robust.utils.linalg import entries_at_once
 
-# Rows of R (and as many of F) multiplied at once, and entries of k_D per chunk: both measured on one thread.
-BLOCK, CPU_ENTRIES = 96, 1 << 18
-# 64 MiB of k_D in float64. Larger than on a CPU, because every chunk costs a handful of launches.
-CUDA_ENTRIES = 1 << 23
+# Rows of R (and as many of F) multiplied at once, measured on one thread.
+BLOCK = 96
+# Entries of k_D per chunk, on a CPU (measured on one thread) and a GPU, where every chunk costs a handful of launches.
+CHUNK_ENTRIES = (1 << 18, 1 << 23)
 
 # Maps the trials and arms of a chunk to k_D(x), ``t x c x r``, and k(x, x), broadcastable to ``t x c``.
 Columns: TypeAlias = Callable[[slice, slice], tuple[Tensor, Tensor]]
@@ -63,16 +63,6 @@ class Scores:
 
     mean: Tensor
     variance: Tensor
-
-    def best(self, width: float | Tensor) -> tuple[Tensor, Tensor]:
-        """Place in the block of the first arm of largest mean + width sqrt(variance), ``s`` long, and this bound.
-
-        The width is one number or ``s``.
-        """
-        bound = self.variance.sqrt().mul_(width.unsqueeze(1) if isinstance(width, Tensor) and width.ndim else width)
-        bound += self.mean
-        index = row_argmax(bound)
-        return index, bound.gather(1, index.unsqueeze(1)).squeeze(1)
 
 
 @dataclass(frozen=True)
@@ -124,41 +114,26 @@ def form_of(covariance: Covariance, like: Tensor) -> Form | None:
 @torch.no_grad()
 def dtc_scores(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noise_var: Tensor) -> Scores:
     """See :func:`bo_robust.ops.dtc_scores.dtc_scores`."""
-    return _scores(arms.shape[0], dictionary, noise_var, columns_of(arms, dictionary.points, covariance))
+    return scores_of_columns(len(arms), dictionary, noise_var, columns_of(arms, dictionary.points, covariance))
 
 
 @torch.no_grad()
-def scores_of_columns(k: Tensor, dictionary: Dictionary, prior_variance: Tensor, noise_var: Tensor) -> Scores:
-    """See :func:`bo_robust.ops.dtc_scores.scores_of_columns`."""
-    prior = prior_variance.expand(k.shape[:2])
-    return _scores(k.shape[1], dictionary, noise_var, lambda trials, rows: (k[trials, rows], prior[trials, rows]))
-
-
-@torch.no_grad()
-def dtc_steps(arms: Tensor, points: Tensor, covariance: Covariance, steps: Steps) -> tuple[Tensor, Tensor]:
+def steps_of_columns(B: int, columns: Columns, steps: Steps) -> tuple[Tensor, Tensor]:
     """The changes of mean and variance at B arms, ``s x B`` each, in one pass over the arms.
 
     One more reward, or one point more or less in the dictionary, changes the mean by multiples of c functions, and the
     variance by multiples of their squares (:mod:`bo_robust.bandits.posteriors.dtc_changes`). Besides k_D this takes 2 c
     r flops per arm. Scoring anew takes some 2.4 r^2.
 
-    ``arms`` and ``covariance`` are those of :func:`bo_robust.ops.dtc_scores.dtc_scores`, ``points`` those of its
-    dictionary. ``steps`` has the dtype of the points.
+    ``steps`` has the dtype of the columns.
     """
-    columns, shape = columns_of(arms, points, covariance), (points.shape[0], arms.shape[0])
-    mean, variance = steps.in_mean.new_empty(2, *shape)
-    for trials, rows in chunks(points, arms.shape[0]):
-        k, _ = columns(trials, rows)
-        part = Steps(steps.directions[trials], steps.in_mean[trials], steps.in_variance[trials])
-        mean[trials, rows], variance[trials, rows] = steps_of_columns(k, part)
+    mean, variance = steps.in_mean.new_empty(2, len(steps.in_mean), B)
+    for trials, rows in chunks(steps.directions[:, 0], B):
+        # With few directions twice as fast on a CPU as the transposed product.
+        along = steps.directions[trials] @ columns(trials, rows)[0].mT
+        mean[trials, rows] = (steps.in_mean[trials].unsqueeze(1) @ along).squeeze(1)
+        variance[trials, rows] = (steps.in_variance[trials].unsqueeze(1) @ along.square_()).squeeze(1)
     return mean, variance
-
-
-def steps_of_columns(k: Tensor, steps: Steps) -> tuple[Tensor, Tensor]:
-    """The changes of mean and variance from columns of the covariance, ``s x B x r``."""
-    along = steps.directions @ k.mT  # with few directions twice as fast on a CPU as the transposed product
-    mean = (steps.in_mean.unsqueeze(1) @ along).squeeze(1)
-    return mean, (steps.in_variance.unsqueeze(1) @ along.square_()).squeeze(1)
 
 
 def layers(dictionary: Dictionary, block: int) -> list[Tensor]:
@@ -171,7 +146,7 @@ def layers(dictionary: Dictionary, block: int) -> list[Tensor]:
 def chunk_shape(like: Tensor, B: int) -> tuple[int, int]:
     """Trials and arms of a chunk of k_D (``s x B x r``): first as many arms as fit, then as many trials."""
     s, r = like.shape[:2]
-    entries = CUDA_ENTRIES if on_cuda(like) else CPU_ENTRIES
+    entries = entries_at_once(like, *CHUNK_ENTRIES)
     length = max(1, min(B, entries // max(1, r)))
     return max(1, min(s, entries // max(1, r * length))), length
 
@@ -190,8 +165,9 @@ def columns_of(arms: Tensor, points: Tensor, covariance: Covariance) -> Columns:
     return _EvaluatedColumns(arms, points, covariance) if form is None else _FormColumns(arms, points, form)
 
 
-def _scores(B: int, dictionary: Dictionary, noise_var: Tensor, columns: Columns) -> Scores:
-    """Scores of B arms from the columns of every chunk."""
+@torch.no_grad()
+def scores_of_columns(B: int, dictionary: Dictionary, noise_var: Tensor, columns: Columns) -> Scores:
+    """Scores of B arms from the columns of every chunk; the points of the dictionary are not read."""
     root, parts = dictionary.root, layers(dictionary, BLOCK)
     mean, variance = root.new_empty(2, root.shape[0], B)
     group, length = chunk_shape(root, B)

@@ -10,25 +10,24 @@ from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel, init, observe
 from bo_robust.ops.arm_update import naive
 from bo_robust.utils.covariance import Matern, SquaredExponential
-
-
-def dense_posterior(K, noise_var, pulls, rewards, prior_mean=0.0):
-    """mean and variance from one dense solve, distinct arms with averaged rewards (exact, better conditioned)."""
-    arms, inverse, counts = torch.unique(pulls, return_inverse=True, return_counts=True)
-    sums = torch.zeros(len(arms), dtype=K.dtype).index_add_(0, inverse, rewards)
-    Kd, noise = K[arms], torch.diag(noise_var / counts.to(K.dtype))
-    L = torch.linalg.cholesky(Kd[:, arms] + noise)
-    prior = torch.full((K.shape[0],), float(prior_mean), dtype=K.dtype)
-    V = torch.linalg.solve_triangular(L, Kd, upper=False)
-    target = (sums / counts - prior[arms]).unsqueeze(1)
-    mean = prior + (V.T @ torch.linalg.solve_triangular(L, target, upper=False)).squeeze(1)
-    return mean, K.diagonal() - V.square().sum(0)
+from tests.bandits.naive import exact
+from tests.bandits.problems import check_golden
+from tests.bandits.problems import kernel as kernel_of
 
 
 def run_rounds(posterior, pulls, rewards):
     for a, y in zip(pulls.unbind(0), rewards.unbind(0), strict=True):
         observe(posterior, a, y)
     return posterior
+
+
+def check(posterior, pulls, rewards, prior_mean=(0.0, 0.0, 0.0)):
+    """Every trial is the definition."""
+    for i, noise_var in enumerate(posterior.noise_var):
+        K = posterior.kernel.matrix if posterior.kernel.matrix.ndim == 2 else posterior.kernel.matrix[i]
+        mean, variance = exact(K, noise_var, pulls[:, i], rewards[:, i], prior_mean[i])
+        torch.testing.assert_close(posterior.mean[i], mean, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(posterior.variance[i], variance, rtol=1e-9, atol=1e-11)
 
 
 def random_rounds(n, s, rounds, device, dtype=torch.float64, seed=0, distinct=None):
@@ -38,22 +37,14 @@ def random_rounds(n, s, rounds, device, dtype=torch.float64, seed=0, distinct=No
     return pulls.to(device), rewards.to(device)
 
 
-def grid_kernel(n, lengthscale, device, dtype=torch.float64):
-    X = torch.linspace(0, 1, n, dtype=dtype, device=device).unsqueeze(1)
-    return ArmKernel.from_covariance(SquaredExponential(lengthscale), X)
-
-
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("trials", [1, 3])
 @pytest.mark.parametrize(("n", "rounds"), [(1, 5), (3, 20), (40, 1), (100, 33), (100, 200)])
 def test_matches_dense_solve(n, rounds, trials, dense, device):
-    kernel = grid_kernel(n, 0.2, device)
+    kernel = kernel_of(device, n, 0.2)
     pulls, rewards = random_rounds(n, trials, rounds, device)
     posterior = run_rounds(init(kernel, 0.3, trials, dense=dense), pulls, rewards)
-    for i in range(trials):
-        mean, variance = dense_posterior(kernel.matrix.cpu(), 0.3, pulls[:, i].cpu(), rewards[:, i].cpu())
-        torch.testing.assert_close(posterior.mean[i].cpu(), mean, rtol=1e-9, atol=1e-11)
-        torch.testing.assert_close(posterior.variance[i].cpu(), variance, rtol=1e-9, atol=1e-11)
+    check(posterior, pulls, rewards)
 
 
 def test_one_pull_by_hand(device):
@@ -76,19 +67,7 @@ def test_golden_exact(golden, device):
     for dense in (True, False):
         posterior = init(kernel, data["noise_var"], dense=dense, block=5)
         run_rounds(posterior, torch.arange(12, device=device).unsqueeze(1), y.unsqueeze(1))
-        expected = golden["exact"]
-        torch.testing.assert_close(
-            posterior.mean[0, 12:].cpu(),
-            torch.tensor(expected["mean"], dtype=torch.float64),
-            rtol=1e-9,
-            atol=0,
-        )
-        torch.testing.assert_close(
-            posterior.variance[0, 12:].cpu(),
-            torch.tensor(expected["variance"], dtype=torch.float64),
-            rtol=1e-9,
-            atol=0,
-        )
+        check_golden(posterior, golden["exact"])
         assert float(posterior.information_gain) == pytest.approx(golden["information_gain"]["of_all_12"], rel=1e-9)
 
 
@@ -96,11 +75,11 @@ def test_golden_exact(golden, device):
 @pytest.mark.parametrize("trials", [1, 5])
 def test_naive_op_equals_cpu_op(trials, dense, monkeypatch):
     """The branch-free path CUDA takes, run on the CPU, row growth included."""
-    kernel = grid_kernel(300, 0.02, "cpu")
+    kernel = kernel_of("cpu", 300, 0.02)
     pulls, rewards = random_rounds(300, trials, 250, "cpu")
     rewards[17, 0] = float("nan")
     fast = run_rounds(init(kernel, 0.1, trials, dense=dense), pulls, rewards)
-    monkeypatch.setattr(arm_states.arm_update, "update_", lambda b, a, y, k, *_: naive.update_(b, a, y, k.rows))
+    monkeypatch.setattr(arm_states.arm_update, "update_", naive.update_)
     slow = init(kernel, 0.1, trials, dense=dense)
     for name in ("rows", "pending"):  # what is read before it is written would spread NaN
         if not (dense and name == "rows"):
@@ -121,12 +100,7 @@ def test_trials_may_have_their_own_kernel_noise_and_prior_mean(device):
     pulls, rewards = random_rounds(30, 2, 50, device)
     for dense in (True, False):
         posterior = run_rounds(init(ArmKernel.from_matrix(K), noise, 2, prior_mean=prior, dense=dense), pulls, rewards)
-        for i in range(2):
-            mean, variance = dense_posterior(
-                K[i].cpu(), float(noise[i]), pulls[:, i].cpu(), rewards[:, i].cpu(), float(prior[i, 0])
-            )
-            torch.testing.assert_close(posterior.mean[i].cpu(), mean, rtol=1e-9, atol=1e-11)
-            torch.testing.assert_close(posterior.variance[i].cpu(), variance, rtol=1e-9, atol=1e-11)
+        check(posterior, pulls, rewards, prior[:, 0])
 
 
 @pytest.mark.parametrize("path", ["cpu", "naive"])
@@ -137,14 +111,14 @@ def test_trials_may_have_their_own_kernel_noise_and_prior_mean(device):
 def test_low_rank_stays_accurate_where_the_noise_is_small(dtype, noise_var, mean_tol, variance_tol, path, monkeypatch):
     """Near-singular SE kernel on 1000 points, 333 of them pulled at random, 800 rounds."""
     if path == "naive":
-        monkeypatch.setattr(arm_states.arm_update, "update_", lambda b, a, y, k, *_: naive.update_(b, a, y, k.rows))
-    kernel = grid_kernel(1000, 0.2, "cpu", dtype=dtype)
+        monkeypatch.setattr(arm_states.arm_update, "update_", naive.update_)
+    kernel = kernel_of("cpu", 1000, 0.2, dtype=dtype)
     pulls, rewards = random_rounds(333, 1, 800, "cpu", dtype=dtype)
     pulls = pulls * 3
     rewards = torch.sin(pulls / 150.0).to(dtype) + math.sqrt(noise_var) * rewards
     posterior = run_rounds(init(kernel, noise_var, 1, dense=False), pulls, rewards)
     # the reference: the dense layout in double, itself within 1e-9 of an 80-bit solve at noise_var 1e-6
-    exact = run_rounds(init(grid_kernel(1000, 0.2, "cpu"), noise_var, 1, dense=True), pulls, rewards.double())
+    exact = run_rounds(init(kernel_of("cpu", 1000, 0.2), noise_var, 1, dense=True), pulls, rewards.double())
     error = (posterior.mean.double() - exact.mean).abs().max() / exact.mean.abs().max()
     assert float(error) < mean_tol
     relative = (posterior.variance.double() - exact.variance).abs() / exact.variance.clamp(min=1e-3 * noise_var)
@@ -154,26 +128,23 @@ def test_low_rank_stays_accurate_where_the_noise_is_small(dtype, noise_var, mean
 @pytest.mark.parametrize("trials", [1, 3])
 def test_a_block_that_ends_early(trials):
     """As before rounds that one call runs: what was known of its pending rows is forgotten."""
-    kernel = grid_kernel(20, 0.2, "cpu")
+    kernel = kernel_of("cpu", 20, 0.2)
     pulls, rewards = random_rounds(20, trials, 12, "cpu", distinct=3)
     posterior = run_rounds(init(kernel, 0.1, trials), pulls[:6], rewards[:6])
     naive.end_block_(posterior.buffers)
     run_rounds(posterior, pulls[6:], rewards[6:])
-    for i in range(trials):
-        mean, variance = dense_posterior(kernel.matrix, 0.1, pulls[:, i], rewards[:, i])
-        torch.testing.assert_close(posterior.mean[i], mean, rtol=1e-9, atol=1e-11)
-        torch.testing.assert_close(posterior.variance[i], variance, rtol=1e-9, atol=1e-11)
+    check(posterior, pulls, rewards)
 
 
 def test_room_for_rows_grows_with_the_arms_pulled_not_with_all_arms():
     pulls, rewards = random_rounds(400, 2, 500, "cpu", distinct=90)
-    buffers = run_rounds(init(grid_kernel(400, 0.05, "cpu"), 0.1, 2, dense=False), pulls, rewards).buffers
+    buffers = run_rounds(init(kernel_of("cpu", 400, 0.05), 0.1, 2, dense=False), pulls, rewards).buffers
     assert int(buffers.filled.max()) == 90
     assert buffers.rows.shape[1] <= 2 * 90
 
 
 def test_failed_pulls_change_nothing(device):
-    kernel = grid_kernel(300, 0.1, device)
+    kernel = kernel_of(device, 300, 0.1)
     for dense in (True, False):
         posterior = init(kernel, 0.1, 3, dense=dense)
         arms = torch.tensor([1, 2, 3], device=device)
@@ -186,11 +157,9 @@ def test_failed_pulls_change_nothing(device):
         # the same arms pulled well afterwards give the plain posterior
         good = torch.full((3,), 2.0, dtype=torch.float64, device=device)
         observe(posterior, arms, good)
-        mean, variance = dense_posterior(
-            kernel.matrix.cpu(), 0.1, torch.tensor([2]), torch.tensor([2.0], dtype=torch.float64)
-        )
-        torch.testing.assert_close(posterior.mean[1].cpu(), mean)
-        torch.testing.assert_close(posterior.variance[1].cpu(), variance, rtol=1e-9, atol=1e-12)
+        mean, variance = exact(kernel.matrix, 0.1, arms[1:2], good[1:2])
+        torch.testing.assert_close(posterior.mean[1], mean)
+        torch.testing.assert_close(posterior.variance[1], variance, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("s", [1, 2])

@@ -8,9 +8,8 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bo_robust.bandits.posteriors import arms as arm_posteriors
-from bo_robust.bandits.posteriors import candidates as candidate_posteriors
 from bo_robust.bandits.posteriors.arms import ArmKernel
-from bo_robust.bandits.posteriors.candidates import batched, candidate_kernel, init, observe
+from bo_robust.bandits.posteriors.candidates import candidate_kernel, init, observe
 from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
 
 
@@ -81,7 +80,7 @@ def test_each_candidate_is_its_own_posterior(n, device):
 def test_large_kernels_are_shared_not_copied(device):
     n, s = 300, 4
     kernel = mixed(n, device)
-    shared = batched(kernel, 0.1, s).kernel
+    shared = init(kernel, 0.1, s).flat.kernel
     assert shared.matrix is kernel.matrix
     copied = ArmKernel.from_matrix(kernel.matrix.repeat(s, 1, 1))
     g = torch.Generator().manual_seed(2)
@@ -127,30 +126,30 @@ def test_candidates_must_agree_in_number(device):
     one = ArmKernel.from_matrix(kernel.matrix[0])
     three = torch.zeros(3, 10, dtype=torch.float64, device=device)
     with pytest.raises(ValueError, match="agree in number"):
-        batched(kernel, 0.1, 2, three)
+        init(kernel, 0.1, 2, prior_mean=three)
     with pytest.raises(ValueError, match="agree in number"):
-        batched(kernel, torch.tensor([0.1, 0.2, 0.3]), 2)
+        init(kernel, torch.tensor([0.1, 0.2, 0.3]), 2)
     with pytest.raises(ValueError, match="prior_mean must be 10"):
-        batched(kernel, 0.1, 2, three[:, :9])
+        init(kernel, 0.1, 2, prior_mean=three[:, :9])
     with pytest.raises(ValueError, match="prior_mean has 1 NaN"):
-        batched(one, 0.1, 2, torch.full((10,), 0.0).double().index_fill(0, torch.tensor([3]), math.nan))
+        init(one, 0.1, 2, prior_mean=torch.full((10,), 0.0).double().index_fill(0, torch.tensor([3]), math.nan))
     with pytest.raises(ValueError, match="U is empty"):
-        batched(one, 0.1, 2, three[:0])
+        init(one, 0.1, 2, prior_mean=three[:0])
     with pytest.raises(ValueError, match="noise_var"):
-        candidate_posteriors.init(kernel, -0.1, 2)
+        init(kernel, -0.1, 2)
     with pytest.raises(ValueError, match="trials"):
-        batched(kernel, 0.1, 0)
+        init(kernel, 0.1, 0)
     for noise in ("a", None, [[0.1], [0.1, 0.2]]):
         with pytest.raises(ValueError, match="noise_var must be one number or one per candidate"):
-            batched(kernel, noise, 2)
+            init(kernel, noise, 2)
     with pytest.raises(ValueError, match="kernel must be an ArmKernel"):
-        batched(kernel.matrix, 0.1, 2)
+        init(kernel.matrix, 0.1, 2)
     with pytest.raises(TypeError, match="prior_mean must be a torch tensor, got list"):
-        batched(kernel, 0.1, 2, [0.0] * 10)
+        init(kernel, 0.1, 2, prior_mean=[0.0] * 10)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert batched(one, torch.tensor([0.1, 0.2, 0.3]), 2, three).candidates == 3
-        assert batched(one, 0.1, 2).candidates == 1
+        assert init(one, torch.tensor([0.1, 0.2, 0.3]), 2, prior_mean=three).active.shape == (2, 3)
+        assert init(one, 0.1, 2).active.shape == (2, 1)
 
 
 def test_duplicates_are_named(device):
@@ -158,11 +157,11 @@ def test_duplicates_are_named(device):
     candidates = [SquaredExponential(0.2), SquaredExponential(0.3), SquaredExponential(0.2)]
     kernel = candidate_kernel(candidates, x)
     with pytest.warns(UserWarning, match=r"candidates \[0, 2\] are the same"):
-        batched(kernel, 0.1, 2)
+        init(kernel, 0.1, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        batched(kernel, torch.tensor([0.1, 0.1, 0.2]), 2)
-        batched(kernel, 0.1, 2, torch.arange(3.0, device=device).double().unsqueeze(1).expand(3, 10))
+        init(kernel, torch.tensor([0.1, 0.1, 0.2]), 2)
+        init(kernel, 0.1, 2, prior_mean=torch.arange(3.0, device=device).double().unsqueeze(1).expand(3, 10))
 
 
 def test_bad_rounds_are_refused(device):

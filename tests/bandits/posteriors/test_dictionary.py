@@ -8,6 +8,7 @@ from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.features.leverage import draw_dictionary, keep_probability
 from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.random import spread
+from tests.bandits.naive import nystrom
 
 N = 24
 
@@ -15,14 +16,6 @@ N = 24
 def kernel_of(device, lengthscale=0.15, n=N):
     X = torch.rand(n, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64).to(device)
     return ArmKernel.from_covariance(SquaredExponential(lengthscale), X)
-
-
-def embedding(K, members):
-    """(K_D^(1/2))^+ k_D(x) of every arm, ``n x M``, and its residual."""
-    d, E = torch.linalg.eigh(K[members][:, members])
-    keep = d > 1e-12 * d[-1]
-    phi = (E * torch.where(keep, d, 1.0).rsqrt() * keep) @ E.T @ K[members]
-    return phi.T, (K.diagonal() - phi.square().sum(0)).clamp(min=0)
 
 
 @pytest.mark.parametrize("batched", [False, True], ids=["one matrix", "a matrix per trial"])
@@ -41,7 +34,8 @@ def test_features_are_the_papers(batched, device):
     for i in range(3):
         K = kernel.matrix[i] if batched else kernel.matrix
         members = keep[i].nonzero().squeeze(1)
-        phi, residual = embedding(K, members)
+        phi = nystrom(K, members)
+        residual = (K.diagonal() - phi.square().sum(1)).clamp(min=0.0)
         features = table.features[i]
         torch.testing.assert_close(features[:, : len(members)], phi, rtol=0, atol=1e-7)
         assert not features[:, len(members) :].any()

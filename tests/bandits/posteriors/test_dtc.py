@@ -8,17 +8,15 @@ import torch
 from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.utils.covariance import Matern, SquaredExponential
+from tests.bandits import naive
+from tests.bandits.problems import places
 
 MATERN = Matern(1.5, 0.4)
 
 
-def points(n, d, seed=0, device="cpu"):
-    return torch.rand(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(device)
-
-
 def matern_kernel(n, device, per_trial=0):
     """One kernel of n random arms in the square, or one matrix per trial."""
-    X = points(n, 2, device=device)
+    X = places(n, 2, device=device)
     if not per_trial:
         return ArmKernel.from_covariance(MATERN, X)
     return ArmKernel.from_matrix(torch.stack([Matern(1.5, 0.2 + 0.2 * i)(X, X) * (1.0 + i) for i in range(per_trial)]))
@@ -49,24 +47,10 @@ def told(posterior, arms, rewards):
     return posterior
 
 
-def definition(K, dictionary, arms, rewards, noise_var):
-    """Mean and variance of all arms as the paper writes them, times lambda: z = (K_D^(1/2))^+ k_D, one row a reward."""
-    values, vectors = torch.linalg.eigh(K[dictionary][:, dictionary])
-    keep = values > 1e-13 * values[-1]
-    z = K[:, dictionary] @ (vectors[:, keep] * values[keep].rsqrt()) @ vectors[:, keep].T
-    Z = z[arms]
-    V = Z.T @ Z + noise_var * torch.eye(Z.shape[1]).to(K)
-    mean = z @ torch.linalg.solve(V, Z.T @ rewards)
-    return mean, K.diagonal() - (z * torch.linalg.solve(V, Z.T @ Z @ z.T).T).sum(1)
-
-
 def check(posterior, keep, arms, rewards, tol=1e-9):
     """Every trial of the posterior is the definition, and its mean what its weights say."""
     kernel = posterior.kernel
-    trials, everywhere = (
-        torch.arange(keep.shape[0], device=keep.device),
-        torch.arange(keep.shape[1], device=keep.device),
-    )
+    trials, everywhere = (torch.arange(size, device=keep.device) for size in keep.shape)
     k = kernel.between(everywhere.expand(keep.shape), posterior.points, trials)
     by_weights = (k @ posterior.weights.unsqueeze(2)).squeeze(2)
     torch.testing.assert_close(by_weights, posterior.mean, rtol=0.0, atol=tol * float(posterior.mean.abs().max()))
@@ -74,7 +58,7 @@ def check(posterior, keep, arms, rewards, tol=1e-9):
         K = kernel.covariance(kernel.arms, kernel.arms) if kernel.matrix is None else kernel.matrix
         K, noise_var = (K if K.ndim == 2 else K[i]), float(posterior.noise_var[i])
         ok = rewards[:, i].isfinite()
-        want = definition(K, keep[i].nonzero().squeeze(1), arms[ok, i], rewards[ok, i], noise_var)
+        want = naive.dtc(K, keep[i].nonzero().squeeze(1), arms[ok, i], rewards[ok, i], noise_var)
         for got, value in zip((posterior.mean[i], posterior.variance[i]), want, strict=True):
             torch.testing.assert_close(got, value, rtol=0.0, atol=tol * float(value.abs().max()))
 
@@ -146,7 +130,7 @@ def test_variance_does_not_starve_far_from_the_dictionary(device):
 
 
 @pytest.mark.parametrize("per_trial", [0, 3])
-def test_observe_is_a_rebuild(per_trial, device):
+def test_a_redraw_of_the_same_dictionary_is_a_rebuild(per_trial, device):
     kernel, n, s = matern_kernel(30, device, per_trial), 30, 3
     noise = torch.tensor([0.01, 0.3, 2.0], dtype=torch.float64, device=device)
     arms, rewards = rounds_of(25, s, n, device, failed=0.15)
@@ -158,12 +142,10 @@ def test_observe_is_a_rebuild(per_trial, device):
     gain = torch.zeros_like(noise)
     for t in range(25):
         sd2 = posterior.variance.gather(1, arms[t].unsqueeze(1)).squeeze(1)
-        ok = dtc.observe(posterior, arms[t], rewards[t])
+        ok = dtc.count(posterior, arms[t], rewards[t])
+        dtc.redraw(posterior, posterior.dictionary)
         assert torch.equal(ok, rewards[t].isfinite())
         gain += 0.5 * torch.log1p(sd2 / noise) * ok
         check(posterior, keep, arms[: t + 1], rewards[: t + 1])
     assert int((~rewards.isfinite()).sum()) > 5
     torch.testing.assert_close(posterior.information_gain, gain)
-
-
-# Kernels without a matrix, blocks, dtypes, mistakes --------------------------------------------------------------

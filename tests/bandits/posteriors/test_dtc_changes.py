@@ -6,12 +6,9 @@ import torch
 from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.utils.covariance import Matern, SquaredExponential
+from tests.bandits.problems import places
 
 pytestmark = pytest.mark.cpu_only("on CUDA every dictionary is rebuilt")
-
-
-def points(n, d, seed=0, device="cpu"):
-    return torch.rand(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(device)
 
 
 def walk(kernel, noise_var, s, rounds, device, seed=0, size=20, flips=2, subset=False):
@@ -64,7 +61,7 @@ def check(posterior, keep, tol=1e-9):
 @pytest.mark.parametrize("per_trial", [False, True])
 @pytest.mark.parametrize("subset", [False, True], ids=["all trials", "some trials"])
 def test_changes_are_a_rebuild(per_trial, subset, device):
-    X, s = points(80, 2, device=device), 3
+    X, s = places(80, 2, device=device), 3
     if per_trial:
         kernel = ArmKernel.from_matrix(torch.stack([Matern(1.5, 0.2 + 0.1 * i)(X, X) * (1.0 + i) for i in range(s)]))
     else:
@@ -84,7 +81,7 @@ def test_points_that_others_span(device):
     Points nearly spanned are left to a rebuild. A change takes for spanned what has less than some 1e-12 left, where a
     rebuild keeps it: hence the tolerance.
     """
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.2), points(60, 1, device=device))
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.2), places(60, 1, device=device))
     for _, posterior, keep in walk(kernel, 0.01, 2, 150, device, size=40, flips=1):
         check(posterior, keep, tol=1e-5)
         rank = (posterior.root.diagonal(dim1=1, dim2=2) > 0).sum(1)
@@ -93,7 +90,7 @@ def test_points_that_others_span(device):
 
 @pytest.mark.parametrize(("dtype", "noise_var"), [(torch.float64, 1e-8), (torch.float32, 1e-2)])
 def test_where_changes_would_lose_digits_everything_is_rebuilt(dtype, noise_var, device):
-    kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), points(40, 2, device=device).to(dtype))
+    kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), places(40, 2, device=device).to(dtype))
     posterior = dtc.init(kernel, noise_var)
     keep = torch.ones(1, 40, dtype=torch.bool, device=device)
     for arm in (3, 7, 3):
@@ -105,7 +102,7 @@ def test_where_changes_would_lose_digits_everything_is_rebuilt(dtype, noise_var,
 
 def test_small_noise(device):
     """At the smallest noise variance that changes serve they agree with a rebuild to 1e-5."""
-    kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), points(60, 2, device=device))
+    kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), places(60, 2, device=device))
     for _, posterior, keep in walk(kernel, 3e-6, 1, 150, device, size=30):
         want = fresh(posterior, keep)
         torch.testing.assert_close(posterior.mean, want.mean, rtol=0.0, atol=1e-5)
@@ -115,7 +112,7 @@ def test_small_noise(device):
 
 def test_variance_that_rounding_made_negative(device):
     """from_matrix lets k(x, x) be as low as -1e-8; such an arm never keeps others out."""
-    X = points(40, 2, device=device)
+    X = places(40, 2, device=device)
     K = Matern(1.5, 0.3)(X, X)
     K[7], K[:, 7], K[7, 7] = 0.0, 0.0, -1e-12
     kernel = ArmKernel.from_matrix(K)
@@ -131,7 +128,7 @@ def test_variance_that_rounding_made_negative(device):
 
 def test_an_interrupted_change_is_made_good(device):
     """A callback that fails half way, then works again: nothing is learnt twice."""
-    X, fail = points(5000, 2, device=device), [False]
+    X, fail = places(5000, 2, device=device), [False]
 
     def matrix(a, b):
         K = Matern(1.5, 0.3)(X[a], X[b])

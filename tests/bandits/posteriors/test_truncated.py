@@ -13,14 +13,10 @@ from bo_robust.confidence.truncation import ATAFourierTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.input_checks import RULES
+from tests.bandits import naive
+from tests.bandits.problems import check_golden
 
-BRANCHES = pytest.mark.parametrize("reads", [True, False], ids=["reading", "branch-free"])
 ROOTS = pytest.mark.parametrize("root", whitening.ROOTS)
-
-
-def choose(monkeypatch, reads):
-    """Which path is taken, whatever the device."""
-    monkeypatch.setattr(whitening, "reads_data", lambda state: reads)
 
 
 def tolerance(root, reads=True):
@@ -48,47 +44,27 @@ def feature_table(kind, root, s=3):
     return FeatureTable.compressed(Phi) if root == "symmetric" else FeatureTable(Phi)
 
 
-def to(table, device, dtype=torch.float64):
-    move = [None if x is None else x.to(device, dtype) for x in (table.coordinates, table.axes, table.residual)]
+def to(table, device):
+    move = [None if x is None else x.to(device) for x in (table.coordinates, table.axes, table.residual)]
     return FeatureTable(*move)
 
 
-class Record:
-    """All rewards of s trials: arms and values, ``s x t``; failed pulls weigh nothing."""
+def direct(table, record, noise_var, level, root, rule="zero"):
+    """Of all rounds' arms and rewards (pairs of ``s``): mean and variance of every arm from the definition, ``s x n``.
 
-    def __init__(self, s, device):
-        self.arms = torch.zeros(s, 0, dtype=torch.long, device=device)
-        self.ok, self.y = (torch.zeros(s, 0, dtype=torch.float64, device=device) for _ in range(2))
-
-    def add(self, arms, rewards):
-        ok = rewards.isfinite()
-        self.arms = torch.cat([self.arms, arms.unsqueeze(1)], 1)
-        self.ok = torch.cat([self.ok, ok.double().unsqueeze(1)], 1)
-        self.y = torch.cat([self.y, torch.where(ok, rewards, 0.0).double().unsqueeze(1)], 1)
-
-
-def direct(table, record, noise_var, level, root, rule):
-    """Mean and variance of every arm from the definition, ``s x n``, and how near a product came to the level."""
-    s = record.arms.shape[0]
-    Phi = table.features.double().expand(s, *table.features.shape[-2:])
-    seen = Phi.gather(1, record.arms.unsqueeze(2).expand(-1, -1, Phi.shape[2])) * record.ok.unsqueeze(2)
-    V = seen.mT @ seen + noise_var.double()[:, None, None] * torch.eye(Phi.shape[2]).to(Phi)
-    if root == "cholesky":
-        R = torch.linalg.inv(torch.linalg.cholesky(V))
-    else:
-        d, E = torch.linalg.eigh(V)
-        R = (E * d.rsqrt().unsqueeze(1)) @ E.mT
-    U = R @ seen.mT
-    products = U * record.y.unsqueeze(1)
-    beyond = products.abs() > level
-    changed = level * products.sign() if rule == "clip" and beyond.any() else torch.zeros_like(products)
-    r = torch.where(beyond, changed, products).sum(2)
-    white = R @ Phi.mT
-    variance = noise_var.double().unsqueeze(1) * white.square().sum(1)
-    if table.residual is not None:
-        variance = variance + table.residual
-    gap = (products.abs() / level - 1.0).abs().amin((1, 2)) if products.numel() else torch.ones(s).to(V)
-    return (r.unsqueeze(1) @ white).squeeze(1), variance, gap, beyond.double().mean()
+    Also how near a product came to the level, ``s``, and the share of them beyond it.
+    """
+    arms, y = map(torch.stack, zip(*record, strict=True))
+    means, variances, products = [], [], []
+    for i, phi in enumerate(table.features.expand(arms.shape[1], *table.features.shape[-2:])):
+        ok = y[:, i].isfinite()
+        mean, variance, product = naive.truncated(phi, arms[ok, i], y[ok, i], noise_var[i], level, root, rule)
+        means.append(mean)
+        variances.append(variance if table.residual is None else variance + table.residual[i])
+        products.append(product)
+    gaps = [(p - 1.0).abs().min() if p.numel() else p.new_ones(()) for p in products]
+    share = torch.cat([p.flatten() > 1.0 for p in products]).double().mean()
+    return torch.stack(means), torch.stack(variances), torch.stack(gaps), share
 
 
 def close(got, want, tol):
@@ -98,33 +74,31 @@ def close(got, want, tol):
     assert bool((error <= tol).all()), f"relative error {float(error.max()):.2g}"
 
 
-def rewards_of(g, s, scale=0.6, dtype=torch.float64):
+def rewards_of(g, s):
     """Student t with 1.2 degrees of freedom, a failed pull now and then."""
     normal, chi = torch.randn(s, generator=g, dtype=torch.float64), torch.rand(s, generator=g, dtype=torch.float64)
-    y = scale * (1.0 + normal * chi.pow(-1 / 1.2))
+    y = 0.6 * (1.0 + normal * chi.pow(-1 / 1.2))
     fail = torch.rand(s, generator=g) < 0.05
-    return torch.where(fail, torch.tensor([math.nan, math.inf, -math.inf] * s)[:s], y).to(dtype)
+    return torch.where(fail, torch.tensor([math.nan, math.inf, -math.inf] * s)[:s], y)
 
 
 @pytest.mark.parametrize("kind", ["fourier 1d", "fourier 2d", "nystrom"])
 @pytest.mark.parametrize("rule", RULES)
 @ROOTS
-@BRANCHES
-def test_every_round_is_the_definition(reads, root, rule, kind, monkeypatch, device):
-    choose(monkeypatch, reads)
+def test_every_round_is_the_definition(reads, root, rule, kind, device):
     s, T = 3, 36
     table = to(feature_table(kind, root), device)
     noise = torch.tensor([0.01, 0.4, 2.0], dtype=torch.float64, device=device)
     posterior = truncated.init(table, noise, root, rule)
     n, tol = posterior.mean.shape[1], tolerance(root, reads)
-    record, g, compared, shares = Record(s, device), torch.Generator().manual_seed(11), 0, []
+    record, g, compared, shares = [], torch.Generator().manual_seed(11), 0, []
     for t in range(1, T + 1):
         level = 0.35 * t**0.1
         arms = torch.randint(0, n // 2, (s,), generator=g).to(device)  # every arm a few times
         rewards = rewards_of(g, s).to(device)
         ok, _ = truncated.observe(posterior, arms, rewards, level)
         assert torch.equal(ok, rewards.isfinite())
-        record.add(arms, rewards)
+        record.append((arms, rewards))
         mean, variance, gap, share = direct(table, record, noise, level, root, rule)
         close(posterior.variance, variance, tol)
         far = gap > 10 * tol  # a product this near to the level may be truncated or not
@@ -148,17 +122,17 @@ def test_every_round_is_the_definition(reads, root, rule, kind, monkeypatch, dev
         pytest.param("cholesky", "zero", True, 2000, marks=pytest.mark.slow),
         ("cholesky", "clip", False, 700),
     ],
+    indirect=["reads"],
 )
-def test_long_runs_at_the_level_of_the_theorem(root, rule, reads, T, monkeypatch, device):
+def test_long_runs_at_the_level_of_the_theorem(root, rule, reads, T, device):
     """No drift; settled rewards are never truncated (brute force over all of them); the lists stay short."""
-    choose(monkeypatch, reads)
     s, m, delta = 2, 14, 0.1
     table = to(feature_table("fourier 1d", root), device)
     # symmetric Pareto rewards of tail index 1.6: E|y|^1.5 = 16
     truncation = ATAFourierTruncation(16.0, 0.5, delta, T, m)
     noise = torch.tensor([0.1, 1.0], dtype=torch.float64, device=device)
     posterior = truncated.init(table, noise, root, rule)
-    record, g, tol = Record(s, device), torch.Generator().manual_seed(1), tolerance(root, reads)
+    record, g, tol = [], torch.Generator().manual_seed(1), tolerance(root, reads)
     longest, compared, listed = 0, 0, []
     pareto = torch.rand(T, s, generator=g, dtype=torch.float64).pow(-1 / 1.6)
     pareto *= torch.where(torch.rand(T, s, generator=g) < 0.5, -1.0, 1.0)
@@ -167,7 +141,7 @@ def test_long_runs_at_the_level_of_the_theorem(root, rule, reads, T, monkeypatch
     for t in range(1, T + 1):
         arms, rewards = pulls[t - 1].to(device), pareto[t - 1].to(device)
         truncated.observe(posterior, arms, rewards, truncation(t))
-        record.add(arms, rewards)
+        record.append((arms, rewards))
         if t % 100 and t <= T - 3:
             continue
         longest = max(longest, int(posterior.lists.size.max()))
@@ -181,7 +155,8 @@ def test_long_runs_at_the_level_of_the_theorem(root, rule, reads, T, monkeypatch
         u = posterior.whitening.directions(posterior.whitening.white).abs().amax(1)
         for i in range(s):
             for a in range(25):
-                y = record.y[i, record.arms[i] == a].abs().sort(descending=True).values
+                y = torch.stack([y[i] for arms, y in record if arms[i] == a] or [noise[0] * 0.0]).abs()
+                y = y.sort(descending=True).values
                 settled = y[int(posterior.lists.size[i, a]) :]
                 assert bool((settled * u[i, a] <= truncation(t)).all())
     assert compared > 0.95 * s * (T / 100 + 2)
@@ -191,21 +166,19 @@ def test_long_runs_at_the_level_of_the_theorem(root, rule, reads, T, monkeypatch
 
 
 @ROOTS
-@BRANCHES
-def test_a_level_far_too_small_is_still_right(reads, root, monkeypatch, device):
-    choose(monkeypatch, reads)
+def test_a_level_far_too_small_is_still_right(reads, root, device):
     table = to(feature_table("fourier 1d", root), device)
     noise = torch.tensor([0.5], dtype=torch.float64, device=device)
     posterior = truncated.init(table, noise, root)
-    record, g = Record(1, device), torch.Generator().manual_seed(2)
+    record, g = [], torch.Generator().manual_seed(2)
     level = 1e-4
     for t in range(1, 151):
         arms = torch.randint(0, 3, (1,), generator=g).to(device)
         rewards = torch.randn(1, generator=g, dtype=torch.float64).to(device)
         _, lost = truncated.observe(posterior, arms, rewards, level)
-        record.add(arms, rewards)
+        record.append((arms, rewards))
         if t % 30 == 0:
-            mean, variance, gap, _ = direct(table, record, noise, level, root, "zero")
+            mean, variance, gap, _ = direct(table, record, noise, level, root)
             assert float(gap) > 1e-5
             # the mean is a sum of what little is kept of directions with tiny u: relative to the level
             torch.testing.assert_close(posterior.mean, mean, rtol=1e-6, atol=1e-6 * level)
@@ -216,9 +189,7 @@ def test_a_level_far_too_small_is_still_right(reads, root, monkeypatch, device):
 
 
 @ROOTS
-@BRANCHES
-def test_everything_truncated_gives_mean_zero_and_says_so(reads, root, monkeypatch, device):
-    choose(monkeypatch, reads)
+def test_everything_truncated_gives_mean_zero_and_says_so(reads, root, device):
     posterior = truncated.init(to(feature_table("fourier 1d", root), device), torch.ones(2).double().to(device), root)
     g = torch.Generator().manual_seed(0)
     for _ in range(40):
@@ -231,20 +202,16 @@ def test_everything_truncated_gives_mean_zero_and_says_so(reads, root, monkeypat
 
 @pytest.mark.parametrize("section", ["ata_qff_m6", "ata_qff_m10"])
 @ROOTS
-@BRANCHES
-def test_golden_fourier(reads, root, section, golden, monkeypatch, device):
-    choose(monkeypatch, reads)
+def test_golden_fourier(reads, root, section, golden, device):
     data, expected = golden["data"], golden[f"{section}_{root}"]
     X = torch.tensor(data["X"] + data["X_test"], dtype=torch.float64, device=device)
     Phi = FourierFeatures(0.4, expected["nodes_per_dim"], ((0.0, 1.0),) * 2)(X)
     table = FeatureTable.compressed(Phi) if root == "symmetric" else FeatureTable(Phi)
-    check_golden(table, root, data, expected, 1e-6 if root == "symmetric" and reads else 1e-9, device)
+    check_run(table, root, data, expected, 1e-6 if root == "symmetric" and reads else 1e-9, device)
 
 
-@BRANCHES
-def test_golden_nystrom(reads, golden, monkeypatch, device):
+def test_golden_nystrom(reads, golden, device):
     # the features of the paper, (K_D^(1/2))^+ k_D(x), by way of a dictionary drawn with certainty
-    choose(monkeypatch, reads)
     data, expected = golden["data"], golden["ata_nystrom"]
     X = torch.tensor(data["X"] + data["X_test"], dtype=torch.float64, device=device)
     kernel = ArmKernel.from_covariance(SquaredExponential(0.4), X)
@@ -252,25 +219,21 @@ def test_golden_nystrom(reads, golden, monkeypatch, device):
     counts[0, expected["dictionary"]] = 1.0
     table = NystromDictionary(1.0).draw(kernel, torch.ones_like(counts), counts, torch.full((1,), 0.5).to(counts))
     assert table.axes.shape == (1, 4, 4)
-    check_golden(table, "symmetric", data, expected, 1e-6 if reads else 1e-9, device)
+    check_run(table, "symmetric", data, expected, 1e-6 if reads else 1e-9, device)
 
 
-def check_golden(table, root, data, expected, tol, device):
+def check_run(table, root, data, expected, tol, device):
     noise = torch.tensor([data["noise_var"]], dtype=torch.float64, device=device)
     posterior = truncated.init(table, noise, root)
     for i, y in enumerate(data["y"]):
         reward = torch.tensor([y], dtype=torch.float64, device=device)
         truncated.observe(posterior, torch.tensor([i], device=device), reward, expected["level"])
-    for name in ("mean", "variance"):
-        got = getattr(posterior, name)[0, 12:].cpu()
-        torch.testing.assert_close(got, torch.tensor(expected[name], dtype=torch.float64), rtol=tol, atol=0)
+    check_golden(posterior, expected, tol)
 
 
 @ROOTS
-@BRANCHES
-def test_truncated_rewards_come_back(reads, root, monkeypatch, device):
+def test_truncated_rewards_come_back(reads, root, device):
     # One feature 1, lambda = 1, b = 1: after t pulls u = 1 / sqrt(1 + t). The reward 2 is lost until u 2 <= 1, t = 3.
-    choose(monkeypatch, reads)
     table = FeatureTable(torch.ones(1, 1, dtype=torch.float64, device=device))
     posterior = truncated.init(table, torch.ones(1, dtype=torch.float64, device=device), root)
     arm = torch.zeros(1, dtype=torch.long, device=device)
@@ -284,11 +247,9 @@ def test_truncated_rewards_come_back(reads, root, monkeypatch, device):
 
 
 @pytest.mark.parametrize("rule", RULES)
-@BRANCHES
-def test_rules_by_hand(reads, rule, monkeypatch, device):
+def test_rules_by_hand(reads, rule, device):
     # Two arms, features e_1 and e_2, lambda = 1, b = 1. Rewards at arm 0: 0.6, then 9. After them u = 1 / sqrt 3.
     # zero: r = .6 u, mean .6/3. clip: r = .6 u + 1, mean (.6 + sqrt 3)/3.
-    choose(monkeypatch, reads)
     table = FeatureTable(torch.eye(2, dtype=torch.float64, device=device))
     posterior = truncated.init(table, torch.ones(1, dtype=torch.float64, device=device), "symmetric", rule)
     for y in (0.6, 9.0):
@@ -302,10 +263,8 @@ def test_rules_by_hand(reads, rule, monkeypatch, device):
 @pytest.mark.parametrize("size", [1e300, 1e308])
 @pytest.mark.parametrize("rule", RULES)
 @ROOTS
-@BRANCHES
-def test_huge_rewards_do_no_more_than_a_truncated_one(reads, root, rule, size, monkeypatch, device):
+def test_huge_rewards_do_no_more_than_a_truncated_one(reads, root, rule, size, device):
     # where u is 1e-12 and less even the large one is kept, and so are its 0.5 at most, but such u weigh nothing
-    choose(monkeypatch, reads)
     table = to(feature_table("fourier 1d", root), device)
     noise = torch.tensor([0.5], dtype=torch.float64, device=device)
     huge, large = truncated.init(table, noise, root, rule), truncated.init(table, noise, root, rule)

@@ -6,33 +6,18 @@ import torch
 from bo_robust.bandits.posteriors import whitening
 from bo_robust.bandits.posteriors.whitening import FeatureTable
 from bo_robust.features import FourierFeatures
-
-BRANCHES = pytest.mark.parametrize("reads", [True, False], ids=["reading", "branch-free"])
-
-
-def choose(monkeypatch, reads):
-    """Which path is taken, whatever the device."""
-    monkeypatch.setattr(whitening, "reads_data", lambda state: reads)
+from tests.bandits.naive import inverse_root
+from tests.bandits.problems import line
 
 
-def fourier(n=30, nodes=16, lengthscale=0.2, dtype=torch.float64):
-    X = torch.linspace(0, 1, n, dtype=dtype).unsqueeze(1)
-    return FourierFeatures(lengthscale, nodes, ((0.0, 1.0),))(X)
-
-
-def dense_root(V, root):
-    """R with R^T R = V^{-1}: V^{-1/2}, or L^{-1}."""
-    if root == "cholesky":
-        L = torch.linalg.cholesky(V)
-        return torch.linalg.solve_triangular(L, torch.eye(V.shape[-1]).to(V), upper=False)
-    d, E = torch.linalg.eigh(V)
-    return (E * d.rsqrt().unsqueeze(-2)) @ E.mT
+def fourier(n=30, nodes=16):
+    return FourierFeatures(0.2, nodes, ((0.0, 1.0),))(line(n, "cpu"))
 
 
 def directions(Phi, counts, noise_var, root):
     """R Phi^T, ``s x p x n``, from the definition."""
     V = Phi.mT @ (counts.unsqueeze(2) * Phi) + noise_var[:, None, None] * torch.eye(Phi.shape[-1]).to(Phi)
-    return dense_root(V, root) @ Phi.mT
+    return inverse_root(V, root) @ Phi.mT
 
 
 def table_of(Phi, root):
@@ -69,9 +54,7 @@ def test_compression_keeps_the_features_and_drops_nothing_else(device):
 
 
 @pytest.mark.parametrize("root", whitening.ROOTS)
-@BRANCHES
-def test_every_round_has_the_directions_of_its_root(reads, root, monkeypatch, device):
-    choose(monkeypatch, reads)
+def test_every_round_has_the_directions_of_its_root(reads, root, device):
     Phi = fourier().to(device)
     noise = torch.tensor([0.01, 1 / 3, 1.0, 7.0], dtype=torch.float64, device=device)
     white = whitening.init(table_of(Phi, root), noise, root)
@@ -88,9 +71,7 @@ def test_every_round_has_the_directions_of_its_root(reads, root, monkeypatch, de
 
 
 @pytest.mark.parametrize("root", whitening.ROOTS)
-@BRANCHES
-def test_no_drift_in_2000_rounds(reads, root, monkeypatch, device):
-    choose(monkeypatch, reads)
+def test_no_drift_in_2000_rounds(reads, root, device):
     Phi = fourier(40).to(device)
     noise = torch.tensor([0.01, 1.0], dtype=torch.float64, device=device)
     white = whitening.init(table_of(Phi, root), noise, root)
@@ -103,11 +84,11 @@ def test_no_drift_in_2000_rounds(reads, root, monkeypatch, device):
     assert worst < (1e-6 if root == "symmetric" and reads else 1e-10)
 
 
-def test_long_jumps_of_v_take_an_eigendecomposition_of_their_trial_only(monkeypatch, device):
+@pytest.mark.parametrize("reads", [True], indirect=True)
+def test_long_jumps_of_v_take_an_eigendecomposition_of_their_trial_only(reads, monkeypatch, device):
     calls = []
     exact = whitening.inverse_root.eigen_root
     monkeypatch.setattr(whitening.inverse_root, "eigen_root", lambda V: calls.append(V.shape[0]) or exact(V))
-    choose(monkeypatch, True)
     Phi = fourier().to(device)
     white = whitening.init(
         FeatureTable.compressed(Phi), torch.tensor([1e-4, 1e4], dtype=Phi.dtype, device=device), "symmetric"
