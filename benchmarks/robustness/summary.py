@@ -32,7 +32,8 @@ MAIN = tuple(REGIMES)[:3]  # of the whole grid
 FAULTY = MAIN[1:]
 SETTINGS = ("branin", "levy4", "bump1")  # settings are chosen on these, so that they are not reported
 PEAKS = ("bump2", "bumps4", "michalewicz2", "needle2", "bump3")  # they first show as one reading far above all others
-PLAIN, LOG, SD = "SingleTaskGP", "log10 regret, paired mean", "sd of f, paired mean of regret"
+PLAIN, BASELINE = "SingleTaskGP", "relevance pursuit"
+LOG, SD = "log10 regret, paired mean", "sd of f, paired mean of regret"
 RESAMPLES = 4000
 LATE = 5  # a warning counts if it came within the last so many evaluations
 Row = dict[str, Any]
@@ -136,6 +137,8 @@ def summarise(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
             gap = difference(table, method)
             if gap and gap.clusters > 1 and method != PLAIN:
                 yield gap.line(f"{regime}: {method} against {PLAIN}", LOG)
+        if gap := difference(table, OURS[0], BASELINE):
+            yield gap.line(f"{regime}: {OURS[0]} against {BASELINE}", LOG)
 
 
 def _share(where: str, table: Table, method: str) -> Iterator[dict[str, Any]]:
