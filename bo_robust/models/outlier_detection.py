@@ -222,6 +222,7 @@ class OutlierSearch:
         self._robust = spread_units(y[self.domain], places[self.domain], prior.cluster_radius)
         center, spread = self._robust
         self._y = np.clip(y, center - prior.clip * spread, center + prior.clip * spread)
+        # Clipped observations are alike only because they are clipped, so no deviation explains them.
         self._deviations = LocalDeviations(places, np.where(self._y == y, self._log_p0, math.inf), prior)
 
     @one_thread
