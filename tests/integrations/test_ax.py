@@ -263,7 +263,7 @@ def test_ax_cross_validates_the_default():
     with with_rng_seed(0):  # the folds are random
         results = cross_validate(client._generation_strategy.adapter, folds=4)
     errors = sorted(abs(one.observed.data.means[0] - one.predicted.means[0]) for one in results)
-    assert errors[len(errors) // 2] < 0.1 < 10.0 < errors[-1]  # of the outlier
+    assert errors[len(errors) // 2] < 0.2 < 10.0 < errors[-1]  # of the outlier
 
 
 @pytest.mark.parametrize("method", ["gp-ucb", "he-gp-ucb"])
