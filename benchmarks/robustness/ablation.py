@@ -44,7 +44,7 @@ PARTS = ["tables", "replicated", "static", "loops"]
 LEAST_REGRET = 1e-4  # in sd of f
 Variant = dict[str, Any]
 VARIANTS: dict[str, Variant] = {  # by the rule that is left out: other numbers of OutlierPrior, or what is replaced
-    "nothing": {},
+    "none (all rules)": {},
     "evidence required for any outlier": {"evidence_required": 0.0},
     "evidence required for another scale": {"scale_evidence": 0.0},
     "clipping": {"clip": 1e6},
@@ -59,8 +59,8 @@ VARIANTS: dict[str, Variant] = {  # by the rule that is left out: other numbers 
 
 
 def _row(rule: str, family: str, regime: str, measure: str) -> str:
-    """The name of a row, in which a comma would end a column of the page."""
-    return f"without {rule}: {family}; {regime.replace(',', '')}; {measure}"
+    """The name of a row: what is left out, and the measure, in which a comma would end a column of the page."""
+    return f"{rule}: {family}; {regime.replace(',', '')}; {measure}"
 
 
 @contextmanager

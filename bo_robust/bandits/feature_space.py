@@ -20,7 +20,7 @@ class FeatureSpaceAlgorithm(ArmAlgorithm):
         prior_mean: Tensor | None = None,
         rounds: int | None = None,
     ) -> State:
-        """Make the state before any reward. ``rounds`` is ignored: room grows as needed.
+        """Make the state before any reward. ``rounds`` is ignored: space grows as needed.
 
         ``ValueError`` on a prior mean (features have none), a noise variance <= 0, no trials, or features that do not
         fit the arms.

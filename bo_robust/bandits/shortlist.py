@@ -42,7 +42,7 @@ class Shortlist:
         self.variance.addcmul_(along, along / t.squeeze(2), value=-1.0).clamp_(min=0.0)
 
     def forget(self, trials: Tensor, rank: int) -> None:
-        """Void the shortlists of these ``trials``, because a batch ended; the others get room for ``rank`` features."""
+        """Void the shortlists of these ``trials``, because a batch ended; the others hold ``rank`` features."""
         self.mean[trials, 0] = torch.inf
         self.pulls = _wider(self.pulls, COSTS + rank)
 

@@ -253,7 +253,7 @@ def _row_of(state: StreamState, location: Tensor) -> int:
     same = (arms[: state.used] == location).all(1).nonzero()
     if len(same):
         return int(same[0])
-    # Twice the room each time, so that growing costs little per arm.
+    # Twice the space each time, so that growing costs little per arm.
     if state.used == len(arms):
         dtc.grow(posterior, _kernel(covariance, torch.cat([arms, torch.zeros_like(arms)])))
         _, arms = posterior.kernel.function

@@ -80,7 +80,7 @@ class BoTorchMethod(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Plain(BoTorchMethod):
-    """SingleTaskGP of BoTorch, which believes every reading."""
+    """SingleTaskGP of BoTorch, which takes every reading for right."""
 
     def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
         return fitted(SingleTaskGP(X, Y))
@@ -88,7 +88,7 @@ class Plain(BoTorchMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class Known(BoTorchMethod):
-    """SingleTaskGP of the inliers only: it is told which readings are wrong, and bounds what can be gained."""
+    """SingleTaskGP of the inliers only: it knows which readings are wrong, and bounds what can be gained."""
 
     def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
         kept = ~outliers if (~outliers).sum() >= 2 else torch.ones_like(outliers)

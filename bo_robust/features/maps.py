@@ -30,7 +30,7 @@ class FourierMap:
     """Quadrature Fourier features (Mutny & Krause 2018) of an ``RBFKernel``, with or without ``ScaleKernel``.
 
     There are 2 nodes^d features (half as many where the grid may be halved), so use few input dimensions. Rule of
-    thumb: nodes > (side of the box / lengthscale)^2. Fitting may shorten the lengthscale, so leave room
+    thumb: nodes > (side of the box / lengthscale)^2. Fitting may shorten the lengthscale, so leave a margin
     (:func:`bo_robust.features.fewest_nodes`). A posterior warns when the features miss the kernel.
 
     Args:

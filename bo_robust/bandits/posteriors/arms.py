@@ -210,7 +210,7 @@ def _first_capacity(n: int, trials: int, rounds: int | None, item: int) -> int:
 
 
 def _reserve(posterior: ArmPosterior) -> None:
-    """Count the rows in use and make room for more.
+    """Count the rows in use and make space for more.
 
     The count is the only host synchronisation. It happens first after FIRST_ROWS rounds, then less and less often as
     rows accumulate, and keeps ``num_rows`` near the truth.
@@ -229,5 +229,5 @@ def _reserve(posterior: ArmPosterior) -> None:
         root[:, :filled, :filled] = buffers.root[:, :filled, :filled]
         buffers.replace(root=root)
     until_next = max(FIRST_ROWS, filled // 2)
-    # With a row for every arm there is always room, however many rounds go by.
+    # With a row for every arm there is always space, however many rounds go by.
     posterior.row_budget = until_next if capacity == n else min(capacity - filled, until_next)

@@ -246,7 +246,7 @@ def _fill(k: Tensor, column: Tensor, slot: Tensor, do: Tensor) -> None:
 
 
 def _free_slots(factors: Factors, do: Tensor) -> Tensor:
-    """The slot behind the last one that is or was in use, ``s`` long; makes room where there is none.
+    """The slot behind the last one that is or was in use, ``s`` long; makes space where there is none.
 
     Slots of points that left serve again only after :func:`pack`, because the directions noted before need their
     points.

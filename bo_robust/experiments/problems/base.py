@@ -64,7 +64,7 @@ class OverArms(ABC):
     - ``noise_var``: lambda of the posterior.
     - ``alpha``: Tail index in (0, 1]. None takes that of the reward model.
     - ``noise_scale``: R > 0. The noise is Gaussian of variance R^2, and lambda is R^2 as well.
-    - ``norm_bound``: B, the bound on the norm of f that algorithms are told.
+    - ``norm_bound``: B, the bound on the norm of f that algorithms get.
     - ``data_dir``: Folder of real data, see :func:`bo_robust.experiments.problems.data.verified`.
     """
 
@@ -153,7 +153,7 @@ class Problem(Movable):
     noise_var: float  # Suggested lambda of the posterior
     arms: Tensor | None = field(default=None, repr=False)  # Locations, `n x d`
     arm_names: tuple[str, ...] = field(default=(), repr=False)
-    norm_bound: float | None = None  # B, the bound on the norm of f that algorithms are told
+    norm_bound: float | None = None  # B, the bound on the norm of f that algorithms get
     moment_bound: float | None = None  # v, with E|y|^(1+alpha) <= v
     alpha: float | None = None  # Tail index of `moment_bound`, in (0, 1]
     noise_scale: float | None = None  # R, the sub-Gaussian scale of the noise. None where there is none.

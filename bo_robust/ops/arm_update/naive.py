@@ -55,7 +55,7 @@ class PriorRows(Protocol):
 
 @dataclass
 class ArmBuffers:
-    """Tensors of s trials over n arms, with room for c covariance rows and b pending rows.
+    """Tensors of s trials over n arms, with space for c covariance rows and b pending rows.
 
     The seven from ``row_arm`` to ``block_filled`` belong to the low-rank layout.
     """
@@ -85,7 +85,7 @@ class ArmBuffers:
     def of_no_rewards(
         cls, noise_var: Tensor, mean: Tensor, variance: Tensor, rows: Tensor, block: int, dense: bool
     ) -> "ArmBuffers":
-        """The prior; these tensors become buffers. Low rank, ``rows`` is room for prior rows."""
+        """The prior; these tensors become buffers. Low rank, ``rows`` is space for prior rows."""
         s, n = mean.shape
         tracked = 0 if dense else rows.shape[1]
         return cls(
@@ -138,7 +138,7 @@ def update_(
     """Observe one reward per trial, and return whether it was observed, ``s`` bool.
 
     Args:
-        buffers: State, updated in place. There must be room for one more row per trial.
+        buffers: State, updated in place. There must be space for one more row per trial.
         arms: ``s``, long.
         rewards: ``s``. A NaN or infinite one, and one of an arm out of range, leaves its trial as it is.
         kernel: Prior covariance.
@@ -155,7 +155,7 @@ def update_(
 
 
 def begin_round_(buffers: ArmBuffers) -> None:
-    """Begin a new block if there is no room for one more pending row."""
+    """Begin a new block if there is no space for one more pending row."""
     if buffers.num_pending == buffers.pending.shape[1]:
         end_block_(buffers)
         if not buffers.dense:
