@@ -82,7 +82,7 @@ class OutlierPrior:
     density: float = 0.05
     """Density of an outlier within 1 / (4 density) robust standard deviations of the median, per such deviation."""
     clip: float = 1e5
-    """Robust standard deviations from the median at which observations are clipped, as rounding would lose the others."""
+    """Robust standard deviations from the median from which on observations are clipped, to be computable."""
     evidence_required: float = 5.0
     """Nats by which outliers must improve on no outliers: very strong evidence (Kass & Raftery 1995)."""
     scale_evidence: float = 8.0
