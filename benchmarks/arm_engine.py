@@ -1,14 +1,12 @@
-"""The arm engine against what a user would write: ``python -m benchmarks.arm_engine [--only NAME ...]``.
+"""GP-UCB and TGP-UCB over arms against what a user would write, and the time of an import.
 
-One JSON object a line. One BLAS thread throughout. Every comparison runs the same rewards, and where the
-alternative computes the same posterior the arms chosen are compared before a ratio is reported.
+Every comparison runs the same rewards. Where the alternative computes the same posterior, the arms chosen are compared
+before a ratio is reported.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
-import json
 import math
 import os
 import resource
@@ -22,11 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.common import environment, report
+from benchmarks.common import report
 from benchmarks.loop import additive, rounds, run_rounds, timed
 from benchmarks.stats import LEAST, copy_bandwidth, cpu_times, ratios, report_paired, report_ratio
 from bo_robust.bandits import GPUCB, TGPUCB
-from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.confidence.base import EXPLORING
@@ -113,7 +110,7 @@ def against_botorch(horizon: int, target: float) -> None:
         botorch_s, ours_s = cpu_times(LEAST, theirs, ours)
     same = int((chosen["ours"] == chosen["theirs"]).sum())
     detail = {"botorch_s": botorch_s, "ours_s": ours_s, "same_picks": f"{same}/{horizon}"}
-    report_ratio(f"gp_ucb_vs_botorch_T{horizon}", botorch_s, ours_s, target, detail, same == horizon)
+    report_ratio(f"GP-UCB over a BoTorch loop, T={horizon}", botorch_s, ours_s, target, detail, same == horizon)
 
 
 def against_numpy() -> None:
@@ -134,11 +131,18 @@ def against_numpy() -> None:
             us = [round(1e6 * statistics.median(times) / horizon, 1) for times in (theirs, mine)]
             detail = {"numpy_us_per_round": us[0], "ours_us_per_round": us[1], "same_picks": f"{same}/{horizon}",
                       "distinct_arms": len(chosen.unique())}  # fmt: skip
-            report_ratio(f"numpy_cached_factor_vs_s1_d{d}_T{horizon}", theirs, mine, target, detail, same == horizon)
+            report_ratio(
+                f"GP-UCB over a NumPy loop, one trial, d={d}, T={horizon}",
+                theirs,
+                mine,
+                target,
+                detail,
+                same == horizon,
+            )
     theirs, mine, batch = cpu_times(5, loop, ours, lambda: run_rounds(algorithm, kernel, noise_var, f, noise))
     each = [seconds / 64 for seconds in batch]
-    report_ratio("numpy_cached_factor_vs_s64_per_trial", theirs, each, 3.0)
-    report_ratio("trial_round_cost_s1_over_s64", mine, each)
+    report_ratio("GP-UCB over a NumPy loop, each of 64 trials, d=5, T=1000", theirs, each, 3.0)
+    report_ratio("GP-UCB, each of 64 trials over one trial, d=5, T=1000", mine, each)
 
 
 def tgp_stream() -> None:
@@ -158,7 +162,13 @@ def tgp_stream() -> None:
 
     ours, stream = cpu_times(LEAST, lambda: run_rounds(algorithm, kernel, 1.0, f, noise), bare)
     detail = {"us_per_round": round(statistics.median(ours) / horizon * 1e6, 1)}
-    report_paired("tgp_ucb_20x20000x100_over_bare_stream", ratios(ours, stream), "ratio", most=2.0, detail=detail)
+    report_paired(
+        "TGP-UCB, 20 trials, 100 arms, T=20000, over bare rank-one updates",
+        ratios(ours, stream),
+        "ratio",
+        most=2.0,
+        detail=detail,
+    )
     early: list[float] = []
     late: list[float] = []  # windows of 200 rounds, folds included
     for _ in range(LEAST):
@@ -168,7 +178,12 @@ def tgp_stream() -> None:
             seconds = [took for took, _ in timed(run)]
         for times, window in ((early, seconds[:200]), (late, seconds[-200:])):
             times.append(statistics.fmean(sorted(window)[10:-10]))
-    report_paired("tgp_ucb_round_20000_over_round_200", ratios(late, early), "ratio of trimmed means", most=1.2)
+    report_paired(
+        "TGP-UCB, 20 trials, 100 arms: the last rounds of 20000 over the first",
+        ratios(late, early),
+        "ratio of trimmed means",
+        most=1.2,
+    )
 
 
 def million_arms() -> None:
@@ -195,27 +210,18 @@ def million_arms() -> None:
         del state, buffers
         rates.append(moved / took / 1e9)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    report("million_arms_peak_memory", peak, "GiB", "<= 4", peak <= 4.0, {"process": "alone, imports included"})
+    report(
+        "GP-UCB, a million arms, T=200: peak memory",
+        peak,
+        "GiB",
+        "<= 4",
+        peak <= 4.0,
+        {"process": "alone, imports included"},
+    )
     detail |= {"achieved_GB_s": rates, "copy_GB_s": copies}
-    report_paired("million_arms_bandwidth_share", ratios(rates, copies), "of copy bandwidth", 0.75, detail=detail)
-
-
-def crossover() -> None:
-    """Dense against low rank: time per trial-round at the sizes around DENSE_MAX_ARMS."""
-    for n in (64, 128, 256, 512):
-        for trials in (1, 32):
-            kernel, _, f, noise = gp_problem(n, 5, 0.5, trials, 400, 0.01)
-
-            def run(dense: bool, kernel: ArmKernel = kernel, f: Tensor = f, noise: Tensor = noise) -> None:
-                with torch.inference_mode():
-                    posterior = arm_states.init(kernel, 0.01, f.shape[0], dense=dense)
-                    for eta in noise.unbind(0):
-                        bound = torch.add(posterior.mean, posterior.variance.sqrt(), alpha=2.0)
-                        arms = bound.argmax(1)
-                        arm_states.observe(posterior, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta)
-
-            dense, low_rank = cpu_times(LEAST, lambda: run(True), lambda: run(False))
-            report_paired(f"crossover_n{n}_s{trials}", ratios(dense, low_rank), "dense / low rank")
+    report_paired(
+        "GP-UCB, a million arms, T=200: bandwidth", ratios(rates, copies), "of copy bandwidth", 0.75, detail=detail
+    )
 
 
 IMPORT = """
@@ -241,8 +247,8 @@ def import_time() -> None:
         "from bo_robust import GPUCB, TruncatedGP",
     )
     cases = {
-        "import_classes_beyond_their_botorch_modules": (*classes, "<= 50"),
-        "import_classes_without_bytecode": (*classes, None),
+        "import, beyond that of BoTorch": (*classes, "<= 50"),
+        "import, beyond that of BoTorch, without bytecode": (*classes, None),
     }
     with tempfile.TemporaryDirectory() as folder:
         for name, (first, then, target) in cases.items():
@@ -259,32 +265,3 @@ def import_time() -> None:
                 met = value <= 50.0
             detail = {"statement": then, "after": f"import botorch; {first}"}
             report(name, value, "ms", target, met, detail | {"min": min(times[1:]), "max": max(times[1:])})
-
-
-PARTS = {
-    "numpy": against_numpy,
-    "tgp": tgp_stream,
-    "botorch400": lambda: against_botorch(400, 150.0),
-    "botorch1000": lambda: against_botorch(1000, 400.0),
-    "crossover": crossover,
-    "million": million_arms,
-    "imports": import_time,
-}
-
-
-def main() -> None:
-    """All parts or those named, several in a process each: one measures peak memory."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS))
-    parts = parser.parse_args().only
-    torch.set_num_threads(1)
-    if len(parts) == 1:
-        PARTS[parts[0]]()
-        return
-    print(json.dumps({"environment": environment()}), flush=True)
-    for name in parts:
-        subprocess.run([sys.executable, "-m", "benchmarks.arm_engine", "--only", name], check=True)
-
-
-if __name__ == "__main__":
-    main()

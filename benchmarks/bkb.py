@@ -1,12 +1,10 @@
-"""BKB, BBKB and mini-GP-UCB against what they are to replace: ``python -m benchmarks.bkb [--only NAME ...]``.
+"""BKB, BBKB and mini-GP-UCB against plain NumPy and the exact engine, the same rewards for all.
 
-One JSON object a line; one BLAS thread; ratios within one process run, the same rewards for all. The width is the
-practical one for all (Srinivas et al., Theorem 1, w^2 / 5). ``--full`` runs as many rounds as the goals speak of.
+The width is the practical one for all (Srinivas et al., Theorem 1, w^2 / 5).
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import statistics
 import time
@@ -16,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.common import environment, report
 from benchmarks.loop import noise_and_uniforms, run_rounds
 from benchmarks.plain_bkb import Kernel, plain_bbkb
 from benchmarks.stats import ratios, report_ratio
@@ -159,26 +156,3 @@ def report_large(horizon: int, seconds: dict[str, list[float]], regret: dict[str
         title = f"n=1e5, T={horizon}: {name} over the exact engine, with regret <= 1.3 x"
         target = 10.0 if horizon >= 5000 else None
         report_ratio(title, seconds["exact"], seconds[name], target, detail, lost.median <= 1.3)
-
-
-def main() -> None:
-    """All measurements, or those named."""
-    works: dict[str, Callable[[], object]] = {
-        "linear": linear,
-        "small": lambda: small(1000 if full else 300),
-        "large": lambda: large(5000 if full else 1000),
-    }
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=works, nargs="+", default=list(works))
-    parser.add_argument("--full", action="store_true", help="as many rounds as the goals speak of")
-    torch.set_num_threads(1)
-    arguments = parser.parse_args()
-    full = arguments.full
-    report("environment", 0, "none", None, None, environment())
-    for name in arguments.only:
-        with torch.no_grad():
-            works[name]()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,9 @@
-"""HE-GP-UCB: speed and survival: ``python -m benchmarks.elimination [--only NAME ...]``.
+"""HE-GP-UCB over 16 candidates: how often the true one stays active, ``python -m benchmarks.elimination``, and speed.
 
-One JSON object a line; one BLAS thread; ratios within one process run, the same f and noise for all.
-
-overhead, arithmetic: |U| = 16 candidates in one run against 16 separate runs of GP-UCB. Both sides keep the same
-posteriors: HE-GP-UCB in steps of 16 rows a trial (and bounds over U, evidence, tests), GP-UCB in 16 runs of s rows.
-Each runs the arms of its own rule; as long lengthscales alone pull few arms and the engine's cost grows with their
-number, ``replay`` is GP-UCB choosing, but pulling the arms HE-GP-UCB chose.
-survival: 500 Bayesian runs, f drawn from a candidate at random: how often that one stays active, the others removed.
+:func:`separate`, a part of ``benchmarks.speed``, compares 16 candidates in one run with 16 separate runs of GP-UCB.
+Both sides keep the same posteriors: HE-GP-UCB in steps of 16 rows a trial (and bounds over U, evidence, tests), GP-UCB
+in 16 runs of s rows. Each runs the arms of its own rule. Long lengthscales alone pull few arms, and the engine's cost
+grows with their number. So a second comparison is with GP-UCB that chooses, but pulls the arms that HE-GP-UCB chose.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from torch import Tensor
 
 from benchmarks.common import environment, report
 from benchmarks.loop import additive, rounds, run_rounds
-from benchmarks.stats import LEAST, cpu_times, report_ratio, wall_times
+from benchmarks.stats import LEAST, cpu_times, report_ratio
 from bo_robust.bandits.base import ArmAlgorithm
 from bo_robust.bandits.gp_ucb import GPUCB
 from bo_robust.bandits.he_gp_ucb import HEGPUCB
@@ -35,7 +32,7 @@ NOISE_VAR, ROUNDS, DELTA = 0.01, 500, 0.1
 LENGTHSCALES = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5)
 
 
-def world(n: int, trials: int, device: torch.device) -> tuple[ArmKernel, Tensor, Tensor]:
+def world(n: int, trials: int, device: torch.device | str = "cpu") -> tuple[ArmKernel, Tensor, Tensor]:
     """16 candidate kernels over n even points of [0, 1], draws of f from the sixth (``s x n``), noise (``T x s``)."""
     X = torch.linspace(0, 1, n, dtype=torch.float64).unsqueeze(1)
     kernel = candidate_kernel([k for ell in LENGTHSCALES for k in (SquaredExponential(ell), Matern(2.5, ell))], X)
@@ -64,9 +61,9 @@ def replayed(
     return script
 
 
-def separate(n: int, trials: int, step: int, target: float, device: torch.device) -> None:
-    """16 candidates in one run (``step`` trials at a time) against 16 runs of one, T = 500."""
-    kernel, f, noise = world(n, trials, device)
+def separate(n: int, trials: int, step: int, target: float) -> None:
+    """16 candidates in one run (``step`` trials at a time, so that rows fit the cache) against 16 runs, T = 500."""
+    kernel, f, noise = world(n, trials)
     assert kernel.matrix is not None
     width = BayesianFiniteWidth(n, DELTA, scale=EXPLORING)
     ours, theirs = HEGPUCB(width, math.sqrt(NOISE_VAR), DELTA), GPUCB(width)
@@ -83,9 +80,9 @@ def separate(n: int, trials: int, step: int, target: float, device: torch.device
         lambda: [replayed(theirs, single, f, noise) for single in singles],
         lambda: [replayed(theirs, single, f, noise, script) for single in singles],
     )
-    he, own, replay = (cpu_times if device.type == "cpu" else wall_times)(LEAST, *works)
-    detail = {"he_s": he, "trials_at_a_time": step, "device": str(device)}
-    name = f"HE-GP-UCB |U|=16 over 16 runs of GP-UCB, n={n}, s={trials}, T={ROUNDS}"
+    he, own, replay = cpu_times(LEAST, *works)
+    detail = {"he_s": he, "trials_at_a_time": step}
+    name = f"HE-GP-UCB, 16 candidates, over 16 runs of GP-UCB, n={n}, {trials} trials, T={ROUNDS}"
     report_ratio(f"{name}, same arms", replay, he, target, detail)
     report_ratio(f"{name}, own arms", own, he)
 
@@ -133,26 +130,14 @@ def survival(device: torch.device) -> None:
         )
 
 
-# n, s, trials of HE-GP-UCB at a time (few, where their rows must stay in the cache), target
-SPEEDS = {"overhead": (100, 8, 8, 4.0), "arithmetic": (1000, 32, 2, 1.0)}
-PARTS = (*SPEEDS, "survival")
-
-
 def main() -> None:
-    """Run the parts asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS)
+    """Survival on a device."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", default="cpu", help="torch device")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    device = torch.device(options.device)
     print(json.dumps({"environment": environment()}), flush=True)
-    for name in options.only:
-        if name in SPEEDS:
-            n, trials, step, target = SPEEDS[name]
-            separate(n, trials, step if device.type == "cpu" else trials, target, device)
-        else:
-            survival(device)
+    survival(torch.device(options.device))
 
 
 if __name__ == "__main__":

@@ -34,11 +34,11 @@ def number(value: float) -> str:
 
 
 def interval(row: dict[str, Any] | None) -> str:
-    """A value and its 95 % interval, if it has one."""
+    """A value and its interval, if it has one."""
     if row is None:
         return ""
-    limits = row["detail"].get("95 %")
-    if limits is None:
+    limits = row["detail"].get("95 %") or row["detail"].get("interval")
+    if limits is None or None in limits:
         return number(row["value"])
     sign = "" if row["unit"].startswith("times") else "+"
     value, low, high = (f"{x:{sign}.2f}".replace("-", "−") for x in (row["value"], *limits))

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 # Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are
-# allocated as arms get pulled (low rank). Measured crossover, benchmarks/arm_engine.py `crossover`.
+# allocated as arms get pulled (low rank). Measured on one thread of a CPU.
 DENSE_MAX_ARMS = 256
 # Covariance rows allocated at first in the low-rank layout.
 FIRST_ROWS = 64

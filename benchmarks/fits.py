@@ -1,0 +1,112 @@
+"""Fits of :class:`RobustGP` and :class:`BKBModel` against BoTorch's and GPyTorch's models."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP, SingleTaskVariationalGP
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood, VariationalELBO
+from torch import Tensor
+
+from benchmarks.common import report
+from benchmarks.slopes import contaminated_data
+from benchmarks.stats import cpu_times, ratios, report_paired
+from bo_robust import BKBModel, RobustGP
+from bo_robust.experiments.loop_botorch import fitted
+
+NOISE, INDUCING, BATCH = 0.1, 200, 1024
+PAIRS = {20: 9, 100: 9, 500: 5, 1000: 5}  # by readings
+SIZES = (1_000, 10_000, 100_000)
+MOST_EXACT = 1_000  # 10,000 readings take an exact GP some half an hour
+
+
+def robust() -> None:
+    """RobustGP over SingleTaskGP on Hartmann-6, a tenth of the readings wrong by ten standard deviations."""
+    for n, pairs in PAIRS.items():
+        X, Y = contaminated_data(n, 0)
+        ours, theirs = cpu_times(pairs, *(partial(_fit, model, X, Y) for model in (RobustGP, SingleTaskGP)))
+        report_paired(f"RobustGP over SingleTaskGP, n = {n}", ratios(ours, theirs), "times", most=3.0)
+
+
+def _fit(model: type[SingleTaskGP], X: Tensor, Y: Tensor) -> None:
+    fitted(model(X, Y))
+
+
+Predict = Callable[[Tensor], Any]
+
+
+def surface(n: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Points ``n x 3`` of the unit cube and readings ``n x 1`` of a smooth function, with noise of sd 0.1."""
+    draws = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, 3, generator=draws, dtype=torch.float64)
+    f = torch.sin(6.0 * X[:, 0]) + torch.cos(5.0 * X[:, 1]) * X[:, 2]
+    return X, (f + NOISE * torch.randn(n, generator=draws, dtype=torch.float64)).unsqueeze(1)
+
+
+def by_evidence(make: Callable[[Tensor, Tensor], Any]) -> Callable[[Tensor, Tensor], Predict]:
+    """Fit a model of BoTorch by its marginal likelihood."""
+
+    def fit(X: Tensor, Y: Tensor) -> Predict:
+        model = make(X, Y)
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        return lambda x: model.posterior(x, observation_noise=True)
+
+    return fit
+
+
+def variational(X: Tensor, Y: Tensor) -> Predict:
+    """BoTorch's variational GP, by Adam on batches: 40 passes over the data, at least 2,000 steps."""
+    center, scale = Y.mean(), Y.std()
+    kernel = ScaleKernel(MaternKernel(2.5, ard_num_dims=3))
+    model = SingleTaskVariationalGP(X, (Y - center) / scale, inducing_points=INDUCING, covar_module=kernel).double()
+    loss, draws = VariationalELBO(model.likelihood, model.model, num_data=len(X)), torch.Generator().manual_seed(0)
+    optimizer = torch.optim.Adam(model.train().parameters(), lr=0.02)
+    for _ in range(max(2000, 40 * math.ceil(len(X) / BATCH))):
+        rows = torch.randint(len(X), (min(BATCH, len(X)),), generator=draws)
+        optimizer.zero_grad()
+        (-loss(model.model(X[rows]), ((Y[rows] - center) / scale).squeeze(1))).backward()
+        optimizer.step()
+    return _rescaled(model.eval(), center, scale)
+
+
+class _Moments:
+    """Mean and variance ``n x 1`` of a distribution of standardised readings, in their own units."""
+
+    def __init__(self, of: Any, center: Tensor, scale: Tensor) -> None:
+        self.mean, self.variance = (of.mean * scale + center).reshape(-1, 1), (of.variance * scale**2).reshape(-1, 1)
+
+
+def _rescaled(model: Any, center: Tensor, scale: Tensor) -> Predict:
+    return lambda x: _Moments(model.posterior(x, observation_noise=True), center, scale)
+
+
+MODELS: dict[str, tuple[Callable[[Tensor, Tensor], Predict], int]] = {
+    "SingleTaskGP": (by_evidence(SingleTaskGP), MOST_EXACT),
+    "BKBModel": (by_evidence(lambda X, Y: BKBModel(X, Y, max_size=INDUCING)), SIZES[-1]),
+    "SingleTaskVariationalGP, 200 inducing points": (variational, SIZES[-1]),
+}
+
+
+def large() -> None:
+    """Seconds to fit, error and negative log density of new readings, of models of many readings."""
+    X_new, Y_new = surface(2000, 1)
+    for name, (make, most) in MODELS.items():
+        for n in (n for n in SIZES if n <= most):
+            X, Y = surface(n, 0)
+            began = time.process_time()
+            predict = make(X, Y)
+            took = time.process_time() - began
+            with torch.no_grad():
+                new = predict(X_new)
+                mean, variance = new.mean, new.variance
+                rmse = float((mean - Y_new).square().mean().sqrt())
+                nlpd = float(0.5 * ((mean - Y_new).square() / variance + (2.0 * math.pi * variance).log()).mean())
+            detail = {"n": n, "rmse": float(f"{rmse:.4g}"), "nlpd": float(f"{nlpd:.4g}")}
+            report(f"{name}: n = {n}", took, "s of a fit", None, None, detail)
