@@ -51,7 +51,7 @@ HOUR, MEMORY = 3600.0, 24.0 * 1024  # walls: seconds of one core, MiB of the mac
 SLACK = 0.15  # of a slope over the theory's
 
 
-class Played(NamedTuple):
+class Measured(NamedTuple):
     """What one size took, and what it came to."""
 
     seconds: float
@@ -64,25 +64,25 @@ class Work(NamedTuple):
     """A method over arms, or something that is made of n rewards or arms at once, and its largest sizes."""
 
     make: Callable[..., Any]  # From the confidence width of a method; of a model from X and Y
-    cost: Callable[[int, int, Played], tuple[float, float]]  # Operations and numbers kept, up to a constant
+    cost: Callable[[int, int, Measured], tuple[float, float]]  # Operations and numbers kept, up to a constant
     n: tuple[int, int]  # Where n grows: the largest n, and T
     T: tuple[int, int] | None = None  # Where T grows: n, and the largest T
     step: int = 10  # Between sizes where n grows
 
 
-def exact(n: int, T: int, run: Played, h: int = 1) -> tuple[float, float]:
+def exact(n: int, T: int, run: Measured, h: int = 1) -> tuple[float, float]:
     """A round reads the rows of all distinct arms and of its block; they are what is kept (``ops.arm_update``)."""
     rows = run.points + min(T, max(LONG_BLOCK if n <= ROW_BLOCK else SHORT_BLOCK, run.points // 4))
     return T * h * n * rows, h * n * rows
 
 
-def dictionary(n: int, T: int, run: Played) -> tuple[float, float]:
+def dictionary(n: int, T: int, run: Measured) -> tuple[float, float]:
     """A rebuild is O(n r^2), another round O(r) for arms on the shortlist. Eight numbers an arm, a block of k_D(x)."""
     r = run.points
     return run.rebuilt * n * r**2 + T * min(n, SHORTLIST_SIZE) * r, 8 * n + min(n * r, CHUNK_ENTRIES[0])
 
 
-def cubic(n: int, _: int, __: Played) -> tuple[float, float]:
+def cubic(n: int, _: int, __: Measured) -> tuple[float, float]:
     """A factor of an n x n matrix."""
     return n**3, n**2
 
@@ -125,7 +125,7 @@ def contaminated_data(n: int, seed: int) -> tuple[Tensor, Tensor]:
     return X, torch.tensor([[draws.reading(problem, x, t)] for t, x in enumerate(X)], dtype=torch.float64)
 
 
-def arms(name: str, n: int, horizon: int) -> Played:
+def arms(name: str, n: int, horizon: int) -> Measured:
     """Run a method over n arms in the square, at the practical width."""
     kernel, f = world(n, 2, LENGTHSCALE, 0)
     if name == "he-gp-ucb":
@@ -141,17 +141,17 @@ def arms(name: str, n: int, horizon: int) -> Played:
                 pulled.add(int(one.arms))
                 if name in ("bkb", "bbkb") and float(getattr(state, "spent", 0.0)) == 0.0:
                     points, rebuilt = max(points, int(state.posterior.points.shape[1])), rebuilt + 1
-    return Played(time.process_time() - began, peak() - before, points or len(pulled), rebuilt)
+    return Measured(time.process_time() - began, peak() - before, points or len(pulled), rebuilt)
 
 
-def fit(name: str, n: int, _: int) -> Played:
+def fit(name: str, n: int, _: int) -> Measured:
     """Make and fit a model of n rewards of Hartmann-6, a tenth of them wrong by ten standard deviations."""
     X, Y = contaminated_data(n, 0)
     before, began = peak(reset=True), time.process_time()
     made = WORKS[name].make(X, Y)
     if "fit" in name:
         fitted(made)
-    return Played(time.process_time() - began, peak() - before)
+    return Measured(time.process_time() - began, peak() - before)
 
 
 def peak(reset: bool = False) -> float:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.slopes import WORKS, Played, arms, slope
+from benchmarks.slopes import WORKS, Measured, arms, slope
 
 
 def test_the_slope_of_a_power_is_its_exponent():
@@ -23,5 +23,5 @@ def test_every_method_is_played_and_costs_more_where_more_is_known(name):
 
 
 def test_the_cost_of_the_exact_posterior_is_that_of_its_rows():
-    run = Played(1.0, 1.0, points=64)
+    run = Measured(1.0, 1.0, points=64)
     assert WORKS["he-gp-ucb"].cost(100, 10, run) == (10 * 4 * 100 * 74, 4 * 100 * 74)
