@@ -355,7 +355,11 @@ def _fitted(client: Client) -> tuple[GenerationNode, Any]:
         raise ValueError("this is for experiments whose generation strategy is generation_strategy(...) of bo_robust.")
     adapter: Any = strategy.fit(experiment)
     if strategy.current_node_name != node.name:
-        raise ValueError("the initial design is not completed: there is no model yet.")
+        done = len(experiment.trial_indices_by_status[TrialStatus.COMPLETED])
+        raise ValueError(
+            f"there is no model yet: {done} of {len(experiment.trials)} trials are completed, and the initial design "
+            "goes on."
+        )
     return node, adapter
 
 
