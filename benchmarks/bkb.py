@@ -1,4 +1,4 @@
-"""BKB, BBKB and mini-GP-UCB against plain NumPy and the exact engine, the same rewards for all.
+"""BKB, BBKB and mini-GP-UCB against NumPy and the exact engine, the same rewards for all.
 
 The width is the practical one for all (Srinivas et al., Theorem 1, w^2 / 5).
 """
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.loop import noise_and_uniforms, run_rounds
-from benchmarks.plain_bkb import Kernel, plain_bbkb
+from benchmarks.numpy_bkb import Kernel, numpy_bbkb
 from benchmarks.stats import ratios, report_ratio
 from bo_robust.bandits import ArmAlgorithm
 from bo_robust.bandits.bbkb import BBKB
@@ -64,10 +64,10 @@ def linear_world(n: int, d: int, seed: int) -> World:
     return ArmKernel.from_matrix(arms @ arms.T, arms), f, 0.01 * float(f.max() - f.min())
 
 
-def against_plain(
+def against_numpy(
     name: str, make: Callable[[float], BKB | BBKB], worlds: list[World], covariance: Kernel, horizon: int, target: float
 ) -> None:
-    """Report an algorithm, made for a noise variance, against plain NumPy; a world per repetition."""
+    """Report an algorithm, made for a noise variance, against NumPy; a world per repetition."""
     times: list[list[float]] = [[], []]
     same, regrets = [], []
     for seed, (kernel, f, noise_var) in enumerate([worlds[0], *worlds], start=-1):  # the first time is a warm-up
@@ -79,7 +79,7 @@ def against_plain(
         c = getattr(ours, "batch_constant", 0.0)
         width = functools.cache(lambda t, w=ours.width: float(w(t)))
         began = time.process_time()
-        theirs = plain_bbkb(*tables, first, draws, width, ours.oversampling, noise_var, c)
+        theirs = numpy_bbkb(*tables, first, draws, width, ours.oversampling, noise_var, c)
         middle = time.process_time()
         _, regret, picks = run(ours, kernel, f, horizon, max(seed, 0), noise_var)
         both = middle - began, time.process_time() - middle
@@ -89,12 +89,12 @@ def against_plain(
             for column, took in zip(times, both, strict=True):
                 column.append(took)
     us = [round(1e6 * statistics.median(column) / horizon, 1) for column in times]
-    detail = {"plain_us_per_round": us[0], "ours_us_per_round": us[1], "same_picks": same, "regret": regrets}
+    detail = {"numpy_us_per_round": us[0], "ours_us_per_round": us[1], "same_picks": same, "regret": regrets}
     report_ratio(name, times[0], times[1], target, detail)
 
 
 def linear() -> None:
-    """A linear kernel, d = 5, n = 1000, T = 1000, C = 2: the setting of the authors' example, against plain NumPy."""
+    """A linear kernel, d = 5, n = 1000, T = 1000, C = 2: the setting of the authors' example, against NumPy."""
     n, horizon = 1000, 1000
     width, worlds = FiniteWidth(n, 0.1, scale=EXPLORING), [linear_world(n, 5, seed) for seed in range(5)]
     makers: dict[str, tuple[float, Callable[[float], BKB | BBKB]]] = {
@@ -102,7 +102,7 @@ def linear() -> None:
         "BBKB, C = 2": (0.8, lambda noise_var: BBKB(width, 1.0, noise_var)),
     }
     for name, (target, make) in makers.items():
-        against_plain(f"{name}, linear kernel, over plain NumPy", make, worlds, np_linear, horizon, target)
+        against_numpy(f"{name}, linear kernel, over NumPy", make, worlds, np_linear, horizon, target)
 
 
 def np_linear(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -112,7 +112,7 @@ def np_linear(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def small(horizon: int) -> None:
-    """n = 1000, d = 5, squared exponential: against plain NumPy."""
+    """n = 1000, d = 5, squared exponential: against NumPy."""
     n, q = 1000, 5.0
     width = FiniteWidth(n, 0.1, scale=EXPLORING)
     worlds = [(*world(n, 5, 0.5, seed), NOISE_VAR) for seed in range(5)]
@@ -122,9 +122,9 @@ def small(horizon: int) -> None:
         k: np.ndarray = np.exp(-0.5 / 0.5**2 * squares)
         return k
 
-    against_plain("BKB, n=1000, over plain NumPy", lambda _: BKB(width, q), worlds, covariance, horizon, 1.5)
+    against_numpy("BKB, n=1000, over NumPy", lambda _: BKB(width, q), worlds, covariance, horizon, 1.5)
     # other dictionaries, and so other picks
-    against_plain("BKB persistent, n=1000, over plain NumPy", lambda _: BKB(width, q, "persistent"), worlds, covariance,
+    against_numpy("BKB persistent, n=1000, over NumPy", lambda _: BKB(width, q, "persistent"), worlds, covariance,
                   horizon, 1.5)  # fmt: skip
 
 

@@ -231,7 +231,7 @@ def check_bbkb(device: torch.device) -> None:
     noise, uniforms = noise_and_uniforms(0, horizon, bkb.NOISE_VAR)
     eta, u = noise.squeeze(1), uniforms.squeeze(1)
     first, draws = min(int(u[0] * n), n - 1), spread(u, n).numpy()
-    theirs = bkb.plain_bbkb(
+    theirs = bkb.numpy_bbkb(
         kernel.arms.numpy(), lambda a, b: SquaredExponential(0.2)(torch.from_numpy(a), torch.from_numpy(b)).numpy(),
         kernel.diagonal.numpy(), f.numpy(), eta.numpy(), first, draws, lambda t: float(width(t)), q, bkb.NOISE_VAR, 0.0,
     )  # fmt: skip

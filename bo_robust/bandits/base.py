@@ -1,6 +1,6 @@
 """The base of every finite-arm algorithm: its state, its round and its start.
 
-A round is ``selection = algorithm.select(state, uniform)``, then rewards from the world, then
+A round is ``selection = algorithm.select(state, uniform)``, then rewards, then
 ``algorithm.observe(state, selection.arms, rewards, uniform)``. ``select`` is pure; ``observe`` updates the state in
 place. All trials advance together and nothing returns to the host.
 """

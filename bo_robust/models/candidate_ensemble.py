@@ -36,7 +36,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
     Candidates are priors in the units of the rewards, so the model does not standardise rewards by default. With
     ``outcome_transform=Standardize(m=1)`` they are priors of the rewards standardised by all of them.
 
-    Use it where lengthscale, period, additive decomposition, kernel family or prior mean are in doubt and you can name
+    Use it where lengthscale, period, additive decomposition, kernel family or prior mean are unknown and you can name
     candidates, and where the first points may not show f's variation: a fit settles there on one answer. Do not use it
     where the first points are spread and f varies everywhere alike (``SingleTaskGP`` does as well and costs less), or
     with outliers: give it the inliers of a ``RobustGP``. It costs O(h n^3).

@@ -1,8 +1,8 @@
-"""The inner loops. Those that pay have a ``fused`` path in Triton beside the ``naive`` one in plain torch (any device).
+"""The inner loops. Those that pay have a ``fused`` path in Triton beside the ``naive`` one in PyTorch (any device).
 
-A CUDA tensor takes the fused path if Triton is available and the path agrees with the plain one on a small case, which
+A CUDA tensor takes the fused path if Triton is available and the path agrees with the naive one on a small case, which
 :mod:`bo_robust.ops.checked` finds out before its first call. The ``fused`` modules are imported only then, and by tests
-under ``TRITON_INTERPRET=1``. The environment variable ``BO_ROBUST_OPS=naive`` forces the plain path, and so does
+under ``TRITON_INTERPRET=1``. The environment variable ``BO_ROBUST_OPS=naive`` forces the naive path, and so does
 
 >>> with naive_ops():
 ...     run(...)
@@ -28,7 +28,7 @@ _naive: ContextVar[bool] = ContextVar("bo_robust_naive_ops", default=False)
 
 @contextmanager
 def naive_ops() -> Iterator[None]:
-    """Run every op of this thread in plain torch, on CUDA too: to compare, or to rule out the fused ops."""
+    """Run every op of this thread in PyTorch, on CUDA too: to compare, or to rule out the fused ops."""
     token = _naive.set(True)
     try:
         yield
@@ -43,7 +43,7 @@ def use_fused(x: Tensor) -> bool:
 
 @cache
 def ops_forced_naive() -> bool:
-    """Whether the environment variable ``BO_ROBUST_OPS=naive`` asks for plain torch. It is read once."""
+    """Whether the environment variable ``BO_ROBUST_OPS=naive`` asks for PyTorch alone. It is read once."""
     return os.environ.get("BO_ROBUST_OPS") == "naive"
 
 
@@ -58,5 +58,5 @@ def triton_is_available() -> bool:
     if (int(major), int(minor)) >= MIN_TRITON:
         return True
     needed = ".".join(map(str, MIN_TRITON))
-    warnings.warn(f"Triton {triton.__version__} is older than {needed}: ops run in plain torch.", stacklevel=2)
+    warnings.warn(f"Triton {triton.__version__} is older than {needed}: ops run in PyTorch.", stacklevel=2)
     return False

@@ -1,10 +1,10 @@
 """Which path an op takes, and the check before its first fused call.
 
 Triton compiles for the device it meets, so that a fused path may fail there and nowhere else. Every fused path is
-therefore compared with the plain one on random cases (:mod:`bo_robust.ops.cases`), once per process, device and dtype.
-On a difference, a compile error or a failed launch the op runs in plain torch, with one warning.
+therefore compared with the naive one on random cases (:mod:`bo_robust.ops.cases`), once per process, device and dtype.
+On a difference, a compile error or a failed launch the op runs in PyTorch, with one warning.
 
-A kernel that reads or writes outside its memory ends CUDA for the whole process, plain torch included. The warning
+A kernel that reads or writes outside its memory ends CUDA for the whole process, PyTorch included. The warning
 then names the op, and ``BO_ROBUST_OPS=naive`` is the way around it.
 """
 
@@ -25,28 +25,28 @@ Result = TypeVar("Result")
 _found: dict[tuple[str, torch.device, torch.dtype], str | None] = {}
 
 
-def dispatch(op: str, x: Tensor, fused: Callable[[Any], Result], plain: Callable[[], Result]) -> Result:
+def dispatch(op: str, x: Tensor, fused: Callable[[Any], Result], naive: Callable[[], Result]) -> Result:
     """Run an op on the path of its tensor ``x``.
 
     Args:
         op: Name of the op, that of its folder.
         x: Decides by device and dtype.
         fused: Call of the fused path, given its module. It leaves nothing half done if it raises.
-        plain: Call of the plain path.
+        naive: Call of the naive path.
     """
     if not use_fused(x):
-        return plain()
+        return naive()
     key = op, x.device, x.dtype
     if check(*key) is None:
         try:
             return fused(import_module(f"bo_robust.ops.{op}.fused"))
-        except (ValueError, torch.OutOfMemoryError):  # mistakes of the caller; the plain path needs as much memory
+        except (ValueError, torch.OutOfMemoryError):  # mistakes of the caller; the naive path needs as much memory
             raise
         except Exception as error:
-            result = plain()  # which raises too if the fault is not that of the path
+            result = naive()  # which raises too if the fault is not that of the path
             _fail(key, _said(error))
             return result
-    return plain()
+    return naive()
 
 
 def check(op: str, device: torch.device, dtype: torch.dtype) -> str | None:
@@ -69,7 +69,7 @@ def _difference(op: str, device: torch.device, dtype: torch.dtype) -> str | None
         cases = import_module("bo_robust.ops.cases")
         like = torch.empty(0, dtype=dtype, device=device)
         if not agree(op, cases.CASES[op], like):
-            return "its results differ from those of the plain path"
+            return "its results differ from those of the naive path"
     except Exception as error:
         return _said(error)
     finally:
@@ -79,10 +79,10 @@ def _difference(op: str, device: torch.device, dtype: torch.dtype) -> str | None
 
 
 def agree(op: str, case: Callable[[ModuleType, Tensor], tuple[Tensor, ...]], like: Tensor) -> bool:
-    """Whether the fused path of an op gives what the plain one does on a case of :mod:`bo_robust.ops.cases`."""
+    """Whether the fused path of an op gives what the naive one does on a case of :mod:`bo_robust.ops.cases`."""
     with torch.no_grad():
-        plain, fused = (case(import_module(f"bo_robust.ops.{op}.{path}"), like) for path in ("naive", "fused"))
-    return all(_close(a, b) for a, b in zip(fused, plain, strict=True))
+        naive, fused = (case(import_module(f"bo_robust.ops.{op}.{path}"), like) for path in ("naive", "fused"))
+    return all(_close(a, b) for a, b in zip(fused, naive, strict=True))
 
 
 def _close(a: Tensor, b: Tensor) -> bool:
@@ -98,7 +98,7 @@ def _fail(key: tuple[str, torch.device, torch.dtype], why: str) -> None:
     op, device, dtype = key
     _found[key] = why
     warnings.warn(
-        f"The fused path of {op} fails on {device} in {dtype}: {why}. The op runs in plain torch. "
+        f"The fused path of {op} fails on {device} in {dtype}: {why}. The op runs in PyTorch. "
         f"Please report this line with the output of `python -m torch.utils.collect_env`.",
         RuntimeWarning,
         stacklevel=3,

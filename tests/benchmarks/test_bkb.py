@@ -1,4 +1,4 @@
-"""The opponent of BKB and BBKB chooses the same arms, and speed counts only where regret is no larger."""
+"""The baseline of BKB and BBKB chooses the same arms, and speed counts only where regret is no larger."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.bkb import linear_world, np_linear, report_large, run
 from benchmarks.loop import noise_and_uniforms
-from benchmarks.plain_bkb import plain_bbkb
+from benchmarks.numpy_bkb import numpy_bbkb
 from bo_robust.bandits.bbkb import BBKB
 from bo_robust.bandits.bkb import BKB
 from bo_robust.confidence import ConstantWidth
@@ -14,7 +14,7 @@ from bo_robust.utils.random import spread
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0], ids=["BKB", "BBKB"])
-def test_plain_numpy_makes_the_same_picks(share):
+def test_the_numpy_baseline_makes_the_same_picks(share):
     """Two implementations that share no code, with dictionaries of dependent points."""
     n, rounds, width = 60, 80, ConstantWidth(2.0)
     kernel, f, noise_var = linear_world(n, 3, 0)
@@ -23,7 +23,7 @@ def test_plain_numpy_makes_the_same_picks(share):
     _, regret, chosen = run(ours, kernel, f, rounds, 0, noise_var)
     tables = kernel.arms.numpy(), np_linear, kernel.diagonal.numpy(), f.numpy(), noise.numpy()
     first, draws = int(uniforms[0] * n), spread(uniforms, n).numpy()
-    theirs = plain_bbkb(*tables, first, draws, lambda t: 2.0, 1.0, noise_var, share * noise_var)
+    theirs = numpy_bbkb(*tables, first, draws, lambda t: 2.0, 1.0, noise_var, share * noise_var)
     assert chosen == theirs
     assert regret == pytest.approx(sum(float(f.max() - f[arm]) for arm in chosen))
 

@@ -132,8 +132,8 @@ def test_wrong_results_are_noticed(value, fused_on_cpu, monkeypatch):
         assert len(calls) == done > 0  # never called again
         (message,) = warned
         assert message == (
-            f"The fused path of {op} fails on cpu in torch.float64: its results differ from those of the plain path. "
-            f"The op runs in plain torch. Please report this line with the output of "
+            f"The fused path of {op} fails on cpu in torch.float64: its results differ from those of the naive path. "
+            f"The op runs in PyTorch. Please report this line with the output of "
             f"`python -m torch.utils.collect_env`."
         )
 

@@ -51,5 +51,5 @@ def test_without_triton_or_with_an_old_one_ops_are_plain(on_cuda, monkeypatch):
     assert not ops.use_fused(on_cuda)
     ops.triton_is_available.cache_clear()
     monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(__version__="3.5.1"))
-    with pytest.warns(UserWarning, match=r"Triton 3.5.1 is older than 3.6: ops run in plain torch"):
+    with pytest.warns(UserWarning, match=r"Triton 3.5.1 is older than 3.6: ops run in PyTorch"):
         assert not ops.use_fused(on_cuda)

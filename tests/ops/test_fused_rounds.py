@@ -1,4 +1,4 @@
-"""A whole run in one call: the Triton op against plain torch (``tests/experiments`` has it against rounds)."""
+"""A whole run in one call: the Triton op against PyTorch (``tests/experiments`` has it against rounds)."""
 
 import pytest
 import torch

@@ -1,6 +1,6 @@
 """One round of an exact GP posterior over finite arms.
 
-``naive`` is plain torch and reads nothing back to the host; its docstring has the derivation. ``cpu`` reads the data
+``naive`` is PyTorch and reads nothing back to the host; its docstring has the derivation. ``cpu`` reads the data
 where this saves work. ``fused`` is one pass over the rows in Triton, for CUDA.
 """
 

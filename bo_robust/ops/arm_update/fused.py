@@ -7,7 +7,7 @@ as many operations, and moves some 7 n numbers more.
   row and K_Da, cuBLAS computes R^T R K_Da (from 2 m^2 numbers, 16 MB at m = 1000), and ``_scalars`` the variance of
   the arm, scale, innovation and gain. Nothing is read back to the host.
 - Then ``_stream`` forms the new row tile by tile, stores it and applies it to mean and variance in the same pass. It
-  adds up counts and gain as well: should it fail, the round can be run on the plain path as if nothing had been. A
+  adds up counts and gain as well: should it fail, the round can be run on the naive path as if nothing had been. A
   tile is BJ rows by BN arms, 16 KiB. With few arms tiles are narrow and tall, so that enough programs run at once.
 - Rows newer than the block have weight zero and are not read. Their number is read on the device, so the host's bound
   need not be tight. The prior row of a known arm is not stored again.
@@ -251,7 +251,7 @@ def _stream(  # type: ignore[no-untyped-def]
 ):
     """One program: the new row at BN arms of one trial, from all rows. Offsets are 64 bit.
 
-    It is the last op of a round, and before it nothing is written that the round on the plain path would add once more.
+    It is the last op of a round, and before it nothing is written that the round on the naive path would add once more.
     """
     blocks = tl.cdiv(n, BN)
     program = tl.program_id(0).to(tl.int64)

@@ -1,4 +1,4 @@
-"""One round of an exact GP posterior over finite arms, in plain torch on any device.
+"""One round of an exact GP posterior over finite arms, in PyTorch on any device.
 
 Rounds come in blocks. Let C_base be the posterior covariance at the start of the block. Each of the k rounds since then
 leaves one scaled row p_i, and

@@ -5,8 +5,8 @@ R^T R = K_D^+, V = L L^T and F = L^{-1} R,
 
     mean(x) = k_D(x) . weights,    variance(x) = max(k(x, x) - ||R k_D(x)||^2, 0) + noise_var ||F k_D(x)||^2.
 
-``naive`` is plain torch, ``fused`` is Triton and cuBLAS for the stationary covariances of this package. Other
-covariances take the plain path on CUDA too. No gradients.
+``naive`` is PyTorch, ``fused`` is Triton and cuBLAS for the stationary covariances of this package. Other
+covariances take the naive path on CUDA too. No gradients.
 """
 
 import torch

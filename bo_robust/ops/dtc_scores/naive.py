@@ -1,4 +1,4 @@
-"""The scores in plain torch on any device, as matrix products over chunks of arms that stay in the cache.
+"""The scores in PyTorch on any device, as matrix products over chunks of arms that stay in the cache.
 
 Triangles. R and F are lower triangular. Rows a..b of both are stacked into one factor, which multiplies only the first
 b columns of k_D (:func:`layers`). At BLOCK = 96 this takes 3/4 of the 4 r^2 flops per arm at r = 200, 3/5 at r = 500.

@@ -5,7 +5,7 @@ and widths and truncation levels depend on the round only, tables of them can be
 
     x_t = argmax mu + w_t sigma,  y_t = f(x_t) + eta_t,  y^_t = y_t 1{|y_t| <= b_t},  then mu and C conditioned on y^_t.
 
-``naive`` is plain torch; ``fused`` keeps each trial's covariance matrix in the registers of one Triton program.
+``naive`` is PyTorch; ``fused`` keeps each trial's covariance matrix in the registers of one Triton program.
 """
 
 import torch

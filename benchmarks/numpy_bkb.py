@@ -1,4 +1,4 @@
-"""BKB and BBKB as one would write them in plain NumPy: the opponent of ``benchmarks.bkb``.
+"""BKB and BBKB as one would write them in NumPy: the baseline of ``benchmarks.bkb``.
 
 Independent of the package. Everything is rebuilt from the arms at every redraw, by one pivoted Cholesky factor of the
 dictionary. Within a batch, V^-1 follows each pull, and only bounds that can be the largest are computed again. It is
@@ -13,12 +13,12 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
-__all__ = ["Kernel", "plain_bbkb"]
+__all__ = ["Kernel", "numpy_bbkb"]
 
 Kernel = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def plain_bbkb(
+def numpy_bbkb(
     arms: np.ndarray,
     kernel: Kernel,
     prior: np.ndarray,
