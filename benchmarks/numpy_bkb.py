@@ -2,8 +2,7 @@
 
 Independent of the package. Everything is rebuilt from the arms at every redraw, by one pivoted Cholesky factor of the
 dictionary. Within a batch, V^-1 follows each pull, and only bounds that can be the largest are computed again. It is
-some three times faster than the code that the authors published (github.com/luigicarratino/batch-bkb;
-``benchmarks/results/bkb/bkb.jsonl``).
+some three times faster than the code that the authors published (github.com/luigicarratino/batch-bkb).
 """
 
 from __future__ import annotations
