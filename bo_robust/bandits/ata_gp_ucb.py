@@ -12,11 +12,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from bo_robust.bandits.base import Info, Selection, State
-from bo_robust.bandits.feature_space import FeatureSpaceAlgorithm
+from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State
 from bo_robust.bandits.gp_ucb import select_ucb
 from bo_robust.bandits.posteriors import truncated
-from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.arms import ArmKernel, noise_of_trials
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary, empty_table
 from bo_robust.bandits.posteriors.truncated import TruncatedPosterior
 from bo_robust.bandits.posteriors.whitening import ROOTS, FeatureTable
@@ -35,7 +34,7 @@ class ATAState(State):
 
 
 @dataclass(frozen=True)
-class ATAGPUCB(FeatureSpaceAlgorithm):
+class ATAGPUCB(ArmAlgorithm):
     """ATA-GP-UCB. An unknown root or rule raises ``ValueError``.
 
     Args:
@@ -50,6 +49,7 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
     """
 
     truncates_anew: ClassVar[bool] = True
+    takes_prior_mean: ClassVar[bool] = False
 
     width: Width
     truncation: Truncation
@@ -74,9 +74,14 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
         """The level of the theorem for these features."""
         return {"kind": "ata_nystrom" if isinstance(features, NystromDictionary) else "ata_fourier"}
 
-    def _start(self, kernel: ArmKernel, noise_var: Tensor) -> State:
-        table = feature_table(self.features, kernel, self.root)
-        return ATAState(truncated.init(table, noise_var, self.root, self.rule), kernel=kernel)
+    def init(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int = 1, **options: Any) -> State:
+        """As in the base class; ``ValueError`` also if the features do not fit the arms."""
+        return ATAState(super().init(kernel, noise_var, trials, **options).posterior, kernel=kernel)
+
+    def prior(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int, **_: Any) -> TruncatedPosterior:
+        """As :func:`bo_robust.bandits.posteriors.truncated.init`."""
+        noise = noise_of_trials(kernel, noise_var, trials)
+        return truncated.init(feature_table(self.features, kernel, self.root), noise, self.root, self.rule)
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest upper confidence bound."""

@@ -106,6 +106,8 @@ class ArmAlgorithm(ABC):
     truncates_anew: ClassVar[bool] = False
     # Whether its choice ignores all pulls and rewards. No other algorithm should lose to a baseline.
     is_baseline: ClassVar[bool] = False
+    # False for a regression on features of the arms, whose prior mean is zero
+    takes_prior_mean: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` unless every width and level is a schedule."""
@@ -139,8 +141,20 @@ class ArmAlgorithm(ABC):
         prior_mean: Tensor | None = None,
         rounds: int | None = None,
     ) -> State:
-        """Make the state before any reward; arguments and errors are as in :func:`.posteriors.arms.init`."""
-        return self.start(arm_states.init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds))
+        """Make the state before any reward.
+
+        Arguments and errors are those of ``init`` of the posterior, such as :func:`.posteriors.arms.init`. Raises
+        ``ValueError`` also if the algorithm does not fit its arms, or a regression on features is given a prior mean.
+        """
+        if prior_mean is not None and not self.takes_prior_mean:
+            raise ValueError(
+                f"{type(self).__name__} has prior mean zero: subtract prior_mean from the rewards instead."
+            )
+        return self.start(self.prior(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds))
+
+    def prior(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int, **options: Any) -> Any:
+        """Make the posterior of no rewards; ``options`` are ``prior_mean`` and ``rounds``."""
+        return arm_states.init(kernel, noise_var, trials, **options)
 
     def start(self, posterior: Any) -> State:
         """Make the state around a fresh posterior; ``ValueError`` if the algorithm does not fit its arms."""

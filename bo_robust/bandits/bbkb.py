@@ -11,14 +11,13 @@ exact posterior is then cheaper.
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from bo_robust.bandits.base import Info, Selection, State, uniform_arms
+from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, uniform_arms
 from bo_robust.bandits.bkb import new_dictionary, sparse_width
-from bo_robust.bandits.feature_space import FeatureSpaceAlgorithm
 from bo_robust.bandits.gp_ucb import largest_bound
 from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel, check_pulls
@@ -49,7 +48,7 @@ class BBKBState(State):
 
 
 @dataclass(frozen=True)
-class BBKB(FeatureSpaceAlgorithm):
+class BBKB(ArmAlgorithm):
     """BBKB.
 
     Args:
@@ -60,6 +59,7 @@ class BBKB(FeatureSpaceAlgorithm):
     """
 
     records: ClassVar[frozenset[str]] = frozenset({"dictionary"})
+    takes_prior_mean: ClassVar[bool] = False
 
     width: Width
     oversampling: float
@@ -70,12 +70,17 @@ class BBKB(FeatureSpaceAlgorithm):
         check_oversampling(self.oversampling)
         check_batch_constant(self.batch_constant)
 
-    def _start(self, kernel: ArmKernel, noise_var: Tensor) -> State:
-        posterior = dtc.init(kernel, noise_var, len(noise_var))
+    def prior(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int, **_: Any) -> DTCPosterior:
+        """As :func:`bo_robust.bandits.posteriors.dtc.init`."""
+        return dtc.init(kernel, noise_var, trials)
+
+    def start(self, posterior: DTCPosterior) -> State:
+        """Make the state around a fresh posterior, with void shortlists."""
+        noise_var, n = posterior.noise_var, posterior.kernel.num_arms
         # A list costs time by its length every round, and by n when it is left (measured on one thread). On CUDA it
         # costs launches, of which the short one takes more.
-        size = min(SHORTLIST_SIZE, kernel.num_arms if on_cuda(noise_var) else max(64, kernel.num_arms // 64))
-        return BBKBState(posterior, shortlist=empty_shortlist(noise_var, min(kernel.num_arms, size)))
+        size = min(SHORTLIST_SIZE, n if on_cuda(noise_var) else max(64, n // 64))
+        return BBKBState(posterior, shortlist=empty_shortlist(noise_var, min(n, size)))
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest upper confidence bound; a uniformly random one in the first round.

@@ -7,12 +7,11 @@ posterior (:mod:`bo_robust.bandits.posteriors.dtc`). With a truncation level its
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from bo_robust.bandits.base import Info, Selection, State, uniform_arms
-from bo_robust.bandits.feature_space import FeatureSpaceAlgorithm
+from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, uniform_arms
 from bo_robust.bandits.gp_ucb import largest_bound
 from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
@@ -36,7 +35,7 @@ class BKBState(State):
 
 
 @dataclass(frozen=True)
-class BKB(FeatureSpaceAlgorithm):
+class BKB(ArmAlgorithm):
     """BKB.
 
     Args:
@@ -52,6 +51,7 @@ class BKB(FeatureSpaceAlgorithm):
     """
 
     records: ClassVar[frozenset[str]] = frozenset({"dictionary"})
+    takes_prior_mean: ClassVar[bool] = False
 
     width: Width
     oversampling: float
@@ -66,8 +66,13 @@ class BKB(FeatureSpaceAlgorithm):
         if self.redraw not in REDRAWS:
             raise ValueError(f"redraw must be one of {', '.join(REDRAWS)}; got {quoted(self.redraw)}.")
 
-    def _start(self, kernel: ArmKernel, noise_var: Tensor) -> State:
-        return BKBState(dtc.init(kernel, noise_var, len(noise_var)))
+    def prior(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int, **_: Any) -> DTCPosterior:
+        """As :func:`bo_robust.bandits.posteriors.dtc.init`."""
+        return dtc.init(kernel, noise_var, trials)
+
+    def start(self, posterior: DTCPosterior) -> State:
+        """Make the state around a fresh posterior."""
+        return BKBState(posterior)
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest upper confidence bound; a uniformly random one in the first round."""

@@ -48,33 +48,24 @@ class CandidateAlgorithm(ArmAlgorithm):
 
     width: Widths
 
-    def init(
-        self,
-        kernel: ArmKernel,
-        noise_var: float | Tensor,
-        trials: int = 1,
-        *,
-        prior_mean: Tensor | None = None,
-        rounds: int | None = None,
-    ) -> State:
-        """Make the state before any reward.
+    def prior(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int, **options: Any) -> Any:
+        """As :func:`bo_robust.bandits.posteriors.candidates.init`.
 
         ``noise_var`` and ``prior_mean`` are shared, or have a leading axis ``h``; for kernels of their own see
         :func:`bo_robust.bandits.posteriors.candidates.candidate_kernel`.
 
         Raises:
-            ValueError: if U is empty; if the arguments and widths do not agree on h; if k(x, x) > 1 and the width has a
-                norm bound, which assumes k(x, x) <= 1; if the width is a ``BKBWidth``; or from ``init`` of the
-                posterior.
+            ValueError: also if the widths do not agree on h; if k(x, x) > 1 and the width has a norm bound, which
+                assumes k(x, x) <= 1; or if the width is a ``BKBWidth``.
         """
-        posterior = candidates.init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds)
+        posterior = candidates.init(kernel, noise_var, trials, **options)
         h, diagonal = posterior.active.shape[1], kernel.diagonal
         check_number(self.width, h)
         names = [f"candidate {u}" for u in range(h)]
         check_unit_scale(self.width, names, lambda u: diagonal[u] if diagonal.ndim == 2 else diagonal)
         if any(isinstance(w, BKBWidth) for w in each(self.width)):
             raise ValueError("BKBWidth is for BKB and BBKB; give another width.")
-        return self.start(posterior)
+        return posterior
 
     def select(self, state: State, uniform: Tensor) -> CandidateSelection:
         """Choose the arm of largest bound under the MAP candidate; before any reward it is the first."""
