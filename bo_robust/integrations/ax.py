@@ -25,6 +25,7 @@ from ax.adapter.registry import Generators, MBM_X_trans
 from ax.adapter.transforms.derelativize import Derelativize
 from ax.adapter.transforms.standardize_y import StandardizeY
 from ax.api.client import Client
+from ax.core.experiment import Experiment
 from ax.core.trial_status import TrialStatus
 from ax.core.types import ComparisonOp
 from ax.generation_strategy.generation_node import GenerationNode
@@ -278,10 +279,11 @@ def complete_observed(client: Client, trial_index: int, conditions: Mapping[str,
         conditions: Observed value of every parameter of the environment; others raise ``ValueError``.
         raw_data: As in ``Client.complete_trial``.
     """
-    names = tuple(_node_with_conditions(client)[1]["environment"]["points"][0])
+    experiment, strategy = _parts(client)
+    names = tuple(_environment(strategy)["points"][0])
     if set(conditions) != set(names):
         raise ValueError(f"conditions must give {', '.join(names)}, got {dict(conditions)!r}.")
-    (proposed,) = client._experiment.trials[trial_index].arms
+    (proposed,) = experiment.trials[trial_index].arms
     parameters: dict[str, Any] = {**proposed.parameters, **conditions}
     index = client.attach_trial(parameters=parameters)
     client.complete_trial(trial_index=index, raw_data=raw_data)
@@ -300,15 +302,15 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
     them. Raises ``ValueError`` if the generation strategy is not one of ours, its initial design is not completed, no
     mean keeps the constraints, one is relative, or there are several objectives.
     """
-    node, adapter = _fitted(client)
-    optimization: Any = client._experiment.optimization_config
+    experiment, node, adapter = _fitted(client)
+    optimization: Any = experiment.optimization_config
     objective = optimization.objective
     if objective.is_multi_objective:
         raise ValueError("recommend takes one objective; client.get_pareto_frontier() predicts by these models, too.")
     if len(objective.metric_names) > 1:
         raise ValueError(f"recommend takes one metric: report {objective.expression!r} as one, and optimise that.")
     sign = -1.0 if objective.minimize else 1.0
-    model, data, unit = _outcome(adapter, client._experiment.metrics[objective.metric_names[0]].signature)
+    model, data, unit = _outcome(adapter, experiment.metrics[objective.metric_names[0]].signature)
     options = node.generator_specs[0].generator_kwargs["botorch_acqf_options"]
     conditions: dict[str, float] = {}
     if "environment" in options:
@@ -328,7 +330,7 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
             raise ValueError("no point observed so far is predicted to keep the constraints; go on with the loop.")
         row = int((sign * mean).where(may, -math.inf).argmax())
         value = unit * float(mean[row])
-    (arm,) = client._experiment.trials[int(data.group_indices[row])].arms
+    (arm,) = experiment.trials[int(data.group_indices[row])].arms
     return {name: value for name, value in arm.parameters.items() if name not in conditions}, value
 
 
@@ -338,8 +340,8 @@ def outlier_trials(client: Client) -> list[int]:
     Values are those of objectives and of constrained outcomes. Raises ``ValueError`` if the generation strategy is not
     one of ours, or its initial design is not completed.
     """
-    _, adapter = _fitted(client)
-    optimization: Any = client._experiment.optimization_config
+    experiment, _, adapter = _fitted(client)
+    optimization: Any = experiment.optimization_config
     trials: set[int] = set()
     for signature in optimization.metric_signatures:
         model, data, _ = _outcome(adapter, signature)
@@ -347,10 +349,15 @@ def outlier_trials(client: Client) -> list[int]:
     return sorted(trials)
 
 
-def _fitted(client: Client) -> tuple[GenerationNode, Any]:
-    """The node of our method, and the adapter with its fitted models."""
-    strategy, experiment = client._generation_strategy, client._experiment
-    node = strategy._nodes[-1]
+def _parts(client: Client) -> tuple[Experiment, GenerationStrategy]:
+    """The experiment and the strategy of a client. Ax has no public name for them."""
+    return client._experiment, client._generation_strategy
+
+
+def _fitted(client: Client) -> tuple[Experiment, GenerationNode, Any]:
+    """The experiment, the node of our method, and the adapter with its fitted models."""
+    experiment, strategy = _parts(client)
+    *_, node = strategy.nodes_by_name.values()
     if node.generator_specs[0].generator_kwargs.get("acquisition_class") is not RobustAcquisition:
         raise ValueError("this is for experiments whose generation strategy is generation_strategy(...) of bo_robust.")
     adapter: Any = strategy.fit(experiment)
@@ -360,7 +367,7 @@ def _fitted(client: Client) -> tuple[GenerationNode, Any]:
             f"there is no model yet: {done} of {len(experiment.trials)} trials are completed, and the initial design "
             "goes on."
         )
-    return node, adapter
+    return experiment, node, adapter
 
 
 def _outcome(adapter: Any, signature: str) -> tuple[Any, Any, float]:
@@ -389,12 +396,12 @@ def _feasible(constraints: list[Any], adapter: Any, X: Tensor) -> Tensor:
     return feasible
 
 
-def _node_with_conditions(client: Client) -> tuple[str, dict[str, Any]]:
-    """The node of the strategy whose method chooses conditions, and the options of its acquisition."""
-    for node in client._generation_strategy._nodes:
+def _environment(strategy: GenerationStrategy) -> Mapping[str, Any]:
+    """The environment of the method that chooses conditions."""
+    for node in strategy.nodes_by_name.values():
         options = node.generator_specs[0].generator_kwargs.get("botorch_acqf_options", {})
         if "environment" in options:
-            return node.name, dict(options)
+            return options["environment"]
     raise ValueError("this is for experiments whose generation strategy is generation_strategy('v-ucb', ...).")
 
 
