@@ -65,7 +65,7 @@ def _over_arms(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None
     for axis, title, curves in ((axes[0], "average regret R_t / t", average), (axes[1], "simple regret", simple)):
         axis.set_title(f"{title}: mean ± standard error")
         for label, look in looks_of(panel.labels).items():
-            _band(axis, at, _with_error(curves[label][:, at - 1]), label, look)
+            _band(axis, at, mean_interval(curves[label][:, at - 1]), label, look)
         axis.set_xlabel("round")
         axis.set_xscale("log")
         axis.set_xlim(left=0.9)
@@ -85,7 +85,7 @@ def _over_designs(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> N
     for label, look in looks_of(panel.labels).items():
         at = np.flatnonzero(~np.isnan(regret[label]).any(0))
         values = regret[label][:, at]
-        _band(axes[0], at + 1, _with_error(values), label, look)
+        _band(axes[0], at + 1, mean_interval(values), label, look)
         _band(axes[1], at + 1, mean_interval(log_regret(values), CONFIDENCE), label, look)
     axes[0].set_ylim(bottom=0.0)
     for axis in axes:
@@ -108,13 +108,6 @@ def _over_environment(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) 
     for axis in axes:
         axis.set_xlabel("round")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def _with_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean over trials, and one standard error below and above it."""
-    mean, n = values.mean(0), len(values)
-    error = values.std(0, ddof=1) / np.sqrt(n) if n > 1 else 0.0
-    return mean, mean - error, mean + error
 
 
 def _band(axis: Axes, at: np.ndarray, curve: tuple[Any, Any, Any], label: str, look: dict[str, Any]) -> None:

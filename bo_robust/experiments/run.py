@@ -32,7 +32,8 @@ from bo_robust.experiments.build import fastest_device, find_device, settings_us
 from bo_robust.experiments.config import Panel, RunConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, read, run_job, write
-from bo_robust.experiments.summary import join_metadata, print_report, summarise
+from bo_robust.experiments.report import print_report
+from bo_robust.experiments.summary import join_metadata, summarise
 from bo_robust.utils.specs import nearest, quoted
 
 BACKENDS = ("loky", "ray", "dask")

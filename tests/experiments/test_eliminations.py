@@ -17,7 +17,7 @@ from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.loop_arms import Traces
 from bo_robust.experiments.problems.base import CandidatePriors
-from bo_robust.experiments.summary import closing_lines
+from bo_robust.experiments.report import closing_lines
 
 B2 = {"kind": "self_normalised", "norm_bound": 2.0}
 NAMES = {"he-gp-ucb": "HE", "mle-gp-ucb": "MLE", "expected-ucb": "Expected", "gp-ucb": "oracle"}
