@@ -125,8 +125,11 @@ def find_device(name: str) -> torch.device:
 def build_algorithm(config: PanelMethod, panel: Panel, problem: Problem) -> ArmAlgorithm:
     """The algorithm with its width, truncation level and features."""
     where = f"{config.label!r} of panel {panel.name!r}"
-    if ALGORITHMS[config.name].over_candidates:
-        _check_candidates(config, panel, problem, where)
+    if ALGORITHMS[config.name].over_candidates and problem.candidates is None:
+        raise RunError(
+            f"{where}: {config.name} chooses among candidate priors and problem {problem.name!r} has none; the "
+            f"problems unknown_... have ({', '.join(kind for kind in OVER_ARMS if kind.startswith('unknown_'))})."
+        )
     try:
         return _algorithm(config, panel, problem)
     except ValueError as error:
@@ -211,7 +214,7 @@ def start_state(
 ) -> State:
     """The state before any reward, under the prior of every candidate if the algorithm is over candidates.
 
-    ``noise_var`` is lambda, unless the candidates state theirs; ``rounds`` are the rounds to come, if known.
+    ``noise_var`` is lambda; ``rounds`` are the rounds to come, if known.
     ``RunError`` is raised if the algorithm cannot start with these settings.
     """
     known = problem.candidates
@@ -222,8 +225,7 @@ def start_state(
             )
         assert known is not None
         kernel = build_kernel(problem) if known.kernels is None else candidate_kernel([*known.kernels], problem.arms)
-        noise = noise_var if known.noise_vars is None else problem.f.new_tensor(known.noise_vars)
-        return algorithm.init(kernel, noise, trials, prior_mean=known.prior_means, rounds=rounds)
+        return algorithm.init(kernel, noise_var, trials, prior_mean=known.prior_means, rounds=rounds)
     except ValueError as error:
         raise RunError(f"{type(algorithm).__name__} cannot start on problem {problem.name!r}: {error}") from None
 
@@ -278,17 +280,6 @@ def resolved(algorithm: ArmAlgorithm) -> dict[str, Any]:
             value = {"kind": kinds.get(type(value), type(value).__name__)} | dataclasses.asdict(value)
         settings[f.name] = value
     return settings
-
-
-def _check_candidates(config: PanelMethod, panel: Panel, problem: Problem, where: str) -> None:
-    """Refuse problems without candidates, and panels that override the candidates' noise variances."""
-    if problem.candidates is None:
-        raise RunError(
-            f"{where}: {config.name} chooses among candidate priors and problem {problem.name!r} has none; the "
-            f"problems unknown_... have ({', '.join(kind for kind in OVER_ARMS if kind.startswith('unknown_'))})."
-        )
-    if problem.candidates.noise_vars is not None and panel.noise_var is not None:
-        raise RunError(f"{where}: the candidates have noise variances of their own; leave out `noise_var:`.")
 
 
 def _box(problem: Problem) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from pydantic_core import ErrorDetails
 
 from bo_robust.bandits import ALGORITHMS
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.outliers import OUTLIERS, Outliers
+from bo_robust.experiments.outliers import OUTLIERS, Frozen, Outliers
 from bo_robust.experiments.problems import PROBLEMS
 from bo_robust.utils.specs import SpecError, build, kind_of, nearest, quoted
 
@@ -43,13 +43,7 @@ DEFAULTS = {
 OF_ONE_LOOP = {"arms": {"delta", "noise_var", "dtype"}, "botorch": {"outliers"}, "environment": {"refit_every"}}
 
 
-class _Frozen(BaseModel):
-    """Base of all models: frozen, no unknown keys, and no conversion (a text is no number, nor is true)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class PanelMethod(_Frozen):
+class PanelMethod(Frozen):
     """A method in a panel: a key of :func:`methods_of` its loop.
 
     ``label`` is its name in tables and pictures, unique within a panel. By default it is the name, in capitals if that
@@ -79,7 +73,7 @@ class PanelMethod(_Frozen):
         return dict(self.model_extra or {})
 
 
-class Panel(_Frozen):
+class Panel(Frozen):
     """One problem, and several methods on the same draws."""
 
     name: Name
@@ -92,7 +86,7 @@ class Panel(_Frozen):
     # designs the same, by default 2 d + 2; points (x, z) before the first round, by default as many as the problem says
     initial: Natural | None = None
     seed: Natural = 0  # Seed of all random streams of the panel
-    compare: list[Pair] = []  # Labels to compare in words; each difference is the first minus the second
+    compare: list[Pair] = Field([])  # Labels to compare in words; each difference is the first minus the second
 
     # Over arms only. Failure probability of widths and levels that do not set their own
     delta: float = Field(0.1, gt=0.0, lt=1.0)
@@ -179,7 +173,7 @@ class Panel(_Frozen):
             raise RunError(f"panel {self.name!r}: {error}") from None
 
 
-class RunConfig(_Frozen):
+class RunConfig(Frozen):
     """A run: its name is that of the result folder, and panels are run in order."""
 
     name: str = "run"

@@ -96,7 +96,7 @@ def run_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel
             "seconds": math.nan,
             "fit_seconds": fit_seconds,
             "fit_ok": fit_ok,
-            "noise_var": gp.hyperparameters()["noise_var"][0],
+            "noise_var": float(gp.likelihood.noise.detach()),
             "point": None,
             "y": math.nan,
         }

@@ -1,6 +1,5 @@
 """Runs of algorithms over candidates: what they take from the problem, initial designs, and the record."""
 
-import dataclasses
 import json
 import warnings
 
@@ -16,7 +15,6 @@ from bo_robust.experiments.build import build_algorithm, build_problem, resolved
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.loop_arms import Traces
-from bo_robust.experiments.problems.base import CandidatePriors
 from bo_robust.experiments.report import closing_lines
 
 B2 = {"kind": "self_normalised", "norm_bound": 2.0}
@@ -125,17 +123,6 @@ def test_other_algorithms_start_from_the_true_prior_mean(device):
     assert ours.width == plain.width  # by default the Bayesian one, whose formula has delta / 2 in it
     with pytest.raises(RunError, match=r"BKB cannot start on problem 'unknown_mean'.*prior mean"):
         start_state(bkb, problem, problem.noise_var, 4)
-
-
-def test_candidates_may_differ_in_noise_only(device):
-    panel, problem, algorithms = built(device, problem="unknown_mean", methods=[{"name": "he-gp-ucb"}])
-    noises = CandidatePriors(("calm", "loud"), noise_vars=(0.01, 1.0), true=(0,) * 4)
-    problem = dataclasses.replace(problem, candidates=noises)
-    state = start_state(algorithms[0], problem, 0.5, 4)
-    assert state.posterior.flat.noise_var.tolist() == [0.01, 1.0] * 4
-    with_noise = panel.model_copy(update={"noise_var": 0.3})
-    with pytest.raises(RunError, match="leave out `noise_var:`"):
-        build_algorithm(panel.methods[0], with_noise, problem)
 
 
 def test_constants_reach_test_and_width(device):

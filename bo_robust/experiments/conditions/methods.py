@@ -3,6 +3,7 @@
 A method is a frozen dataclass of its settings; the configuration names it by its key in :data:`CONDITIONS_METHODS`.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -10,6 +11,7 @@ from typing import Any, ClassVar
 import torch
 from botorch.acquisition import AcquisitionFunction, qLogNoisyExpectedImprovement, qUpperConfidenceBound
 from botorch.acquisition.risk_measures import VaR
+from botorch.models import SingleTaskGP
 from botorch.sampling import SobolQMCNormalSampler
 from torch import Tensor
 
@@ -144,28 +146,40 @@ class Random(ConditionsMethod):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MCVaR(Optimised):
+class Sampled(Optimised):
+    """Base of methods of joint posterior samples: ``AppendFeatures`` gives x its conditions, ``VaR`` is their risk.
+
+    BoTorch weighs its conditions equally. We therefore draw them anew in each round, with the probabilities of Z.
+    """
+
+    samples: int = 128
+    scenarios: int = 32
+
+    def acquisition(self, now: Round) -> Any:
+        z = resample(now.problem, self.scenarios)
+        # BoTorch counts from the upper tail. Where n alpha is whole, it would take the next larger value without 1e-9.
+        risk = VaR(1.0 - now.problem.alpha + 1e-9, n_w=len(z))
+        return self.of_model(now.gp.model(now.X, now.Y, append=z), risk, now)
+
+    @abstractmethod
+    def of_model(self, model: SingleTaskGP, risk: VaR, now: Round) -> AcquisitionFunction:
+        """The function to maximise, by the risk of samples of the model at the appended conditions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCVaR(Sampled):
     """BoTorch's own route: ``AppendFeatures``, ``VaR`` of joint posterior samples, ``qUpperConfidenceBound``.
 
-    BoTorch weighs its conditions equally and its optimisers return x alone. We therefore draw conditions anew in each
-    round with the probabilities of Z, and draw z from Z. BoTorch's ``VaR`` takes 1 - alpha, its ``beta`` is w^2.
+    BoTorch's optimisers return x alone, so z is drawn from Z. Its ``beta`` is w^2.
 
     Args:
         samples: Joint posterior samples.
         scenarios: Conditions, n_w. 0 takes as many as the environment has points.
     """
 
-    samples: int = 128
-    scenarios: int = 32
-
-    def acquisition(self, now: Round) -> AcquisitionFunction:
-        z = resample(now.problem, self.scenarios)
-        return qUpperConfidenceBound(
-            now.gp.model(now.X, now.Y, append=z),
-            beta=float(PAPER_WIDTH(now.t)) ** 2,
-            sampler=SobolQMCNormalSampler(torch.Size([self.samples])),
-            objective=risk_measure(now.problem.alpha, len(z)),
-        )
+    def of_model(self, model: SingleTaskGP, risk: VaR, now: Round) -> AcquisitionFunction:
+        sampler = SobolQMCNormalSampler(torch.Size([self.samples]))
+        return qUpperConfidenceBound(model, beta=float(PAPER_WIDTH(now.t)) ** 2, sampler=sampler, objective=risk)
 
     def propose(self, now: Round) -> Tensor:
         x = self.maximised(self.acquisition(now), now.problem.x_bounds)
@@ -174,27 +188,18 @@ class MCVaR(Optimised):
 
 @dataclass(frozen=True, kw_only=True)
 class NEIVaR(MCVaR):
-    """BoTorch's noisy expected improvement of the value at risk, ``qLogNoisyExpectedImprovement`` over ``VaR``.
-
-    Conditions are as in :class:`MCVaR`.
-    """
+    """BoTorch's noisy expected improvement of the value at risk, ``qLogNoisyExpectedImprovement`` over ``VaR``."""
 
     samples: int = 64
     scenarios: int = 16
 
-    def acquisition(self, now: Round) -> AcquisitionFunction:
-        z = resample(now.problem, self.scenarios)
-        return qLogNoisyExpectedImprovement(
-            now.gp.model(now.X, now.Y, append=z),
-            X_baseline=now.designs,
-            sampler=SobolQMCNormalSampler(torch.Size([self.samples])),
-            objective=risk_measure(now.problem.alpha, len(z)),
-            prune_baseline=True,
-        )
+    def of_model(self, model: SingleTaskGP, risk: VaR, now: Round) -> AcquisitionFunction:
+        sampler = SobolQMCNormalSampler(torch.Size([self.samples]))
+        return qLogNoisyExpectedImprovement(model, now.designs, sampler, risk, prune_baseline=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RhoKG(Optimised):
+class RhoKG(Sampled):
     """rhoKG^apx (Cakmak et al. 2020), see :mod:`bo_robust.experiments.conditions.knowledge_gradient`.
 
     ``fantasies`` is K, ``samples`` is M, ``scenarios`` are as in :class:`MCVaR`.
@@ -207,10 +212,7 @@ class RhoKG(Optimised):
     samples: int = 10
     scenarios: int = 16
 
-    def acquisition(self, now: Round) -> RhoKGApx:
-        z = resample(now.problem, self.scenarios)
-        model = now.gp.model(now.X, now.Y, append=z)
-        risk = risk_measure(now.problem.alpha, len(z))
+    def of_model(self, model: SingleTaskGP, risk: VaR, now: Round) -> AcquisitionFunction:
         return RhoKGApx(model, now.designs, risk, self.fantasies, self.samples)
 
     def propose(self, now: Round) -> Tensor:
@@ -234,12 +236,6 @@ CONDITIONS_METHODS: dict[str, type[ConditionsMethod]] = {
     "stable-opt": StableOptMethod,
     "v-ucb": VUCB,
 }
-
-
-def risk_measure(alpha: float, n: int) -> VaR:
-    """BoTorch's VaR of n equally probable conditions at our alpha, which counts from the lower tail."""
-    # Where n alpha is whole, BoTorch would take the next larger value without the 1e-9.
-    return VaR(1.0 - alpha + 1e-9, n_w=n)
 
 
 def resample(problem: ConditionsProblem, n: int) -> Tensor:
