@@ -17,7 +17,8 @@ from bo_robust.acquisition import recommend_design
 from bo_robust.experiments.conditions.base import ConditionsMethod, Round
 from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.config import Panel
-from bo_robust.experiments.problems.conditions import ConditionsProblem, optimum, over_environment, regret
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem
+from bo_robust.experiments.problems.conditions.optimum import optimum, over_environment, regret
 from bo_robust.risk_measures.functionals import ValueAtRisk
 from bo_robust.utils.linalg import wait_for
 from bo_robust.utils.random import stream

@@ -15,7 +15,7 @@ from torch import Tensor
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import FiniteWidth
 from bo_robust.experiments.conditions.shared_gp import SharedGP
-from bo_robust.experiments.problems.conditions import ConditionsProblem
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem
 from bo_robust.risk_measures.functionals import ValueAtRisk
 from bo_robust.utils.input_checks import check_count
 

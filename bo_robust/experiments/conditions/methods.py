@@ -20,7 +20,7 @@ from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
 from bo_robust.experiments.conditions.base import DELTA, PAPER_WIDTH, ConditionsMethod, Optimised, Round
 from bo_robust.experiments.conditions.knowledge_gradient import RhoKGApx
-from bo_robust.experiments.problems.conditions import ConditionsProblem
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem
 from bo_robust.methods import METHODS
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment
 from bo_robust.risk_measures.functionals import Functional, Mean, ValueAtRisk, WorstCase
@@ -107,10 +107,7 @@ class VUCB(UpperBound):
     @property
     def search(self) -> LNSO | None:
         """The search that stands in for the exact quantile."""
-        made: LNSO | None = None
-        if self.optimizer is not None:
-            made = specs.build(self.optimizer, {"lnso": LNSO}, {}, "optimizer")
-        return made
+        return None if self.optimizer is None else specs.build(self.optimizer, {"lnso": LNSO}, {}, "optimizer")
 
     def propose(self, now: Round, environment: FiniteEnvironment | None = None) -> Tensor:
         if self.search is not None:

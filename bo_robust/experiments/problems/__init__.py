@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from bo_robust.experiments.problems.abalone import Abalone
-from bo_robust.experiments.problems.base import CandidatePriors, OverArms, Problem, RewardModel, Trials
+from bo_robust.experiments.problems.base import OverArms, Problem, Trials
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
 from bo_robust.experiments.problems.conditions.portfolio import Portfolio
 from bo_robust.experiments.problems.conditions.robot_pushing import RobotPushing
@@ -31,22 +31,6 @@ from bo_robust.experiments.problems.unknown_hyperparameters import (
     UnknownPeriod,
 )
 from bo_robust.utils.specs import build
-
-__all__ = [
-    "PROBLEMS",
-    "CandidatePriors",
-    "ConditionsProblem",
-    "DesignProblem",
-    "OverArms",
-    "OverConditions",
-    "OverDesigns",
-    "Problem",
-    "RewardModel",
-    "Trials",
-    "make_conditions_problem",
-    "make_design_problem",
-    "make_problem",
-]
 
 OVER_ARMS: dict[str, type[OverArms]] = {
     "abalone": Abalone,
@@ -109,17 +93,11 @@ def make_problem(
 
 
 def make_conditions_problem(
-    name: str,
-    /,
-    *,
-    data_dir: Path | str | None = None,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype = torch.float64,
-    **params: Any,
+    name: str, /, *, data_dir: Path | str | None = None, device: torch.device | str = "cpu", **params: Any
 ) -> ConditionsProblem:
-    """Make the problem over (x, z) of a name, tensors on ``device`` and in ``dtype``; else as :func:`make_problem`."""
+    """Make the problem over (x, z) of a name, tensors on ``device`` in float64; else as :func:`make_problem`."""
     kind: OverConditions = build({**params, "kind": name}, OVER_CONDITIONS, {"data_dir": data_dir}, "problem")
-    return kind.make(device, dtype)
+    return kind.make(device)
 
 
 def make_design_problem(name: str, /, *, data_dir: Path | str | None = None, **params: Any) -> DesignProblem:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bo_robust.risk_measures.functionals import Functional, as_functional
 from bo_robust.utils.covariance import Covariance
-from bo_robust.utils.input_checks import check_count, check_finite, check_like, check_settings
+from bo_robust.utils.input_checks import check_finite, check_like, check_settings
 from bo_robust.utils.random import stream
 
 
@@ -114,6 +114,15 @@ class CandidatePriors(Movable):
         if self.kernels is None and self.prior_means is None:
             raise ValueError("candidates must differ in something: give kernels or prior_means.")
 
+    @classmethod
+    def of_lengthscales(cls, lengthscales: Sequence[float], covariance: Callable[[float], Tensor]) -> Self:
+        """One candidate for each lengthscale > 0, of which ``covariance`` makes the kernel matrix."""
+        scales = tuple(float(ell) for ell in lengthscales)
+        if not scales:
+            raise ValueError("lengthscales must hold at least one number.")
+        kernels = torch.stack([covariance(ell) for ell in scales])
+        return cls(tuple(f"l = {ell:g}" for ell in scales), kernels, lengthscales=scales)
+
 
 @dataclass(frozen=True, eq=False)
 class Problem(Movable):
@@ -128,7 +137,7 @@ class Problem(Movable):
     # candidates it is the kernel of the right one, or the best guess where none is known to be right.
     kernel: Tensor | Covariance = field(repr=False)
     rewards: RewardModel = field(repr=False)
-    noise_var: float  # Suggested lambda of the posterior
+    noise_var: float  # lambda of the posterior
     arms: Tensor | None = field(default=None, repr=False)  # Locations, `n x d`
     arm_names: tuple[str, ...] = field(default=(), repr=False)
     norm_bound: float | None = None  # B, the bound on the norm of f that algorithms get
@@ -167,21 +176,7 @@ class Problem(Movable):
                     raise ValueError(f"{name} must be {fitting} to fit f, got {tuple(part.shape)}.")
                 check_like(name, part, "f", f)
                 check_finite(name, part)
-        if self.arm_names and len(self.arm_names) != n:
-            raise ValueError(f"arm_names must hold {n} names, one per arm, got {len(self.arm_names)}.")
-        if (self.moment_bound is None) != (self.alpha is None):
-            raise ValueError("moment_bound and alpha belong together, E|y|^(1+alpha) <= v: give both or neither.")
         check_settings(self)
-        check_count(1, num_conditions=self.num_conditions)
-        if n % self.num_conditions:
-            raise ValueError(f"{n} arms are not pairs with {self.num_conditions} conditions.")
-        if known is not None:
-            if known.kernels is None and isinstance(self.kernel, Tensor) and self.kernel.ndim == 3:
-                raise ValueError(
-                    "candidates are shared by the trials: give them kernels, or one kernel for all trials."
-                )
-            if known.true is not None and len(known.true) != s:
-                raise ValueError(f"true of the candidates must hold {s} indices, one per trial, got {known.true}.")
 
     @property
     def prior_mean(self) -> Tensor | None:

@@ -77,10 +77,7 @@ class Conditions(OverArms):
 
     def make(self, trials: Trials) -> Problem:
         check_count(2, designs=self.designs)
-        scales = tuple(float(ell) for ell in self.lengthscales)
-        if not scales:
-            raise ValueError("lengthscales must hold at least one number.")
-        inner = self.of.make("cpu", torch.float64)
+        inner = self.of.make("cpu")
         z, p = inner.points, inner.probabilities
         if z is None or p is None or inner.dim_x != 1:
             raise ValueError(f"designs must be on a line and Z finite; {inner.name!r} is not so.")
@@ -89,17 +86,18 @@ class Conditions(OverArms):
         X = torch.cat([x.repeat_interleave(len(z)).unsqueeze(1), z.repeat(self.designs, 1)], 1)
         box = torch.cat([inner.x_bounds, inner.z_bounds], 1)
         unit = (X - box[0]) / (box[1] - box[0])
-        kernels = torch.stack([SquaredExponential(ell)(unit, unit) for ell in scales])
+        candidates = CandidatePriors.of_lengthscales(self.lengthscales, lambda l: SquaredExponential(l)(unit, unit))
+        assert candidates.kernels is not None
         return Problem(
             name="conditions",
             f=trials.share(inner.f(X)),
-            kernel=kernels[(len(scales) - 1) // 2],
+            kernel=candidates.kernels[(len(self.lengthscales) - 1) // 2],
             rewards=Gaussian(inner.noise_var),
             noise_var=inner.noise_var,
             arms=X,
             norm_bound=self.norm_bound,
             noise_scale=inner.noise_var**0.5,
-            candidates=CandidatePriors(tuple(f"l = {ell:g}" for ell in scales), kernels, lengthscales=scales),
+            candidates=candidates,
             num_conditions=len(z),
             probabilities=tuple(p.tolist()),
             functional=inner.alpha,

@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy import integrate, stats
 
+from bo_robust.experiments.problems.lower_bound import HardRewards
 from bo_robust.experiments.problems.rewards import (
     Gaussian,
-    HardRewards,
     OnePointSpikes,
     ParetoRewards,
     RareSpikes,

@@ -1,7 +1,7 @@
 """The true value at risk of a problem, its best value over x, and regret."""
 
 import functools
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,12 +24,11 @@ TRIES = 16
 MAX_ROUNDS = 300
 
 
-@dataclass(frozen=True, eq=False)
-class Optimum:
-    """The best decision found."""
+class Optimum(NamedTuple):
+    """The best decision found, ``d_x``, and VaR_alpha(f(x, Z)) there."""
 
-    x: Tensor = field(repr=False)  # The decision, `d_x`
-    value: float  # VaR_alpha(f(x, Z)) there
+    x: Tensor
+    value: float
 
 
 def value_at_risk(problem: ConditionsProblem, X: Tensor, *, z_points: int = Z_POINTS) -> Tensor:
@@ -79,7 +78,7 @@ def optimum(problem: ConditionsProblem) -> Optimum:
     lower, upper = problem.x_bounds
     d = problem.dim_x
     side = max(2, round(problem.search_points ** (1.0 / d)))
-    candidates = lower + (upper - lower) * grid(0.0, 1.0, side, d, device=lower.device, dtype=lower.dtype)
+    candidates = lower + (upper - lower) * grid(0.0, 1.0, side, d, lower.device)
     values = value_at_risk(problem, candidates, z_points=COARSE_Z_POINTS)
     starts = values.topk(min(len(values), max(1, problem.search_points // 512))).indices
     x, value = _refined(problem, candidates[starts], 1.0 / (side - 1), COARSE_Z_POINTS)

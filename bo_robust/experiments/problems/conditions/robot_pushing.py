@@ -37,9 +37,9 @@ class RobotPushing(OverConditions):
     proportional to exp(-||z||^2 / 0.4^2). f runs on the CPU, about 1.5 ms a point.
     """
 
-    def make(self, device: torch.device | str, dtype: torch.dtype) -> ConditionsProblem:
+    def make(self, device: torch.device | str) -> ConditionsProblem:
         box2d = _box2d()
-        points = grid(-1.0, 1.0, 8, 2, device=device, dtype=dtype)
+        points = grid(-1.0, 1.0, 8, 2, device)
 
         def f(X: Tensor) -> Tensor:
             values = []
@@ -51,8 +51,8 @@ class RobotPushing(OverConditions):
         return ConditionsProblem(
             name="robot_pushing",
             f=f,
-            x_bounds=torch.tensor([[-5.0, -5.0, 1.0], [5.0, 5.0, 30.0]], device=device, dtype=dtype),
-            z_bounds=torch.tensor([[-1.0, -1.0], [1.0, 1.0]], device=device, dtype=dtype),
+            x_bounds=torch.tensor([[-5.0, -5.0, 1.0], [5.0, 5.0, 30.0]], device=device, dtype=torch.float64),
+            z_bounds=torch.tensor([[-1.0, -1.0], [1.0, 1.0]], device=device, dtype=torch.float64),
             noise_var=0.01,
             alpha=0.1,
             initial=30,

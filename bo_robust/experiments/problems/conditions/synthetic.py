@@ -46,16 +46,16 @@ class AnalyticProblem(OverConditions):
     def f(self, X: Tensor) -> Tensor:
         """The function without noise, to be maximised: ``... x (dim_x + dim_z)`` to ``...``."""
 
-    def make(self, device: torch.device | str, dtype: torch.dtype) -> ConditionsProblem:
+    def make(self, device: torch.device | str) -> ConditionsProblem:
         return ConditionsProblem(
             name=self.name,
             f=self.f,
-            x_bounds=torch.tensor([[0.0], [1.0]], device=device, dtype=dtype).repeat(1, self.dim_x),
+            x_bounds=torch.tensor([[0.0], [1.0]], device=device, dtype=torch.float64).repeat(1, self.dim_x),
             noise_var=0.01,
             alpha=0.1,
             initial=self.initial,
             notes=self.notes,
-            **unit_environment(self.z, self.dim_z, device, dtype),
+            **unit_environment(self.z, self.dim_z, device),
         )
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.experiments.problems.conditions import optimum, over_environment, regret, value_at_risk
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem
+from bo_robust.experiments.problems.conditions.optimum import optimum, over_environment, regret, value_at_risk
 from bo_robust.risk_measures.environments import FiniteEnvironment
 
 
@@ -110,9 +110,3 @@ def test_hartmann_optimum_beats_a_finer_grid(name, device):
     assert float(losses.min()) >= -1e-9
     # The grid comes close: the search is not somewhere else, the function has no spike above it.
     assert float(losses.min()) < 2e-3
-
-
-def test_single_precision(device):
-    problem = make("goldstein_price", device=device, dtype=torch.float32)
-    assert optimum(problem).value == pytest.approx(1.7994, abs=1e-3)
-    assert optimum(problem).x.dtype == torch.float32
