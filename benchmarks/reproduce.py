@@ -72,11 +72,8 @@ def bands(config: RunConfig, panel: int, folder: Path, summary: dict[str, Any]) 
     problem = build_problem(of, range(of.trials), None, torch.device("cpu"))
     found = {}
     for method in of.methods:
-        algorithm, traces = (
-            build_algorithm(method, of, problem),
-            Traces(of.horizon, of.trials, problem.f.device, problem.f.dtype),
-        )
-        posterior = run_rounds(algorithm, problem, range(of.trials), of.seed, problem.noise_var, traces).posterior
+        algorithm, traces = build_algorithm(method, of, problem), Traces(of.horizon, problem)
+        posterior = run_rounds(algorithm, problem, range(of.trials), of.seed, traces).posterior
         mean, sigma = posterior.mean, posterior.variance.sqrt()
         average = (problem.f[0] - mean.mean(0)).abs() <= sigma.mean(0)
         every = ((problem.f - mean).abs() <= sigma).all(1).double().mean()

@@ -113,14 +113,6 @@ class Panel(Frozen):
         """Rows of traces per trial: one after each round, and over (x, z) one after the initial design."""
         return self.horizon + (self.loop == "environment")
 
-    def spans(self, size: int | None) -> list[tuple[int, int]]:
-        """First and last (exclusive) trial of every job: ``size`` trials each, or one job of all trials.
-
-        Where trials run one by one, ``size`` is ignored: a job is one trial.
-        """
-        step = 1 if self.by_trial else (size or self.trials)
-        return [(first, min(self.trials, first + step)) for first in range(0, self.trials, step)]
-
     @validator(mode="before")
     @classmethod
     def _of_its_loop(cls, data: Any) -> Any:

@@ -47,6 +47,10 @@ def draw_panel(panel: Panel, traces: pd.DataFrame) -> bytes:
         figure, axes = plt.subplots(1, 2, figsize=(2 * SIZE[0], SIZE[1]), layout="constrained")
         try:
             draw(panel, traces, axes)
+            for axis in axes:
+                axis.set_xlabel("evaluation" if panel.loop == "botorch" else "round")
+                if panel.loop != "arms":
+                    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             figure.suptitle(plain_text(panel.name))
             handles, labels = axes[0].get_legend_handles_labels()
             figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=6)
@@ -66,7 +70,6 @@ def _over_arms(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None
         axis.set_title(f"{title}: mean ± standard error")
         for label, look in looks_of(panel.labels).items():
             _band(axis, at, mean_interval(curves[label][:, at - 1]), label, look)
-        axis.set_xlabel("round")
         axis.set_xscale("log")
         axis.set_xlim(left=0.9)
         axis.set_ylim(bottom=0.0)
@@ -88,9 +91,6 @@ def _over_designs(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> N
         _band(axes[0], at + 1, mean_interval(values), label, look)
         _band(axes[1], at + 1, mean_interval(log_regret(values), CONFIDENCE), label, look)
     axes[0].set_ylim(bottom=0.0)
-    for axis in axes:
-        axis.set_xlabel("evaluation")
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _over_environment(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None:
@@ -105,9 +105,6 @@ def _over_environment(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) 
         if not np.isnan(regret_bound[label]).all():  # methods that do not bound the regret have none in any round
             axes[1].plot(np.median(regret_bound[label], 0), color=look["color"])
             axes[1].plot(10.0 ** np.median(of_log, 0), color=look["color"], linestyle="--")
-    for axis in axes:
-        axis.set_xlabel("round")
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _band(axis: Axes, at: np.ndarray, curve: tuple[Any, Any, Any], label: str, look: dict[str, Any]) -> None:

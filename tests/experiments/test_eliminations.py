@@ -42,8 +42,8 @@ def test_a_run_reports_who_was_eliminated(tmp_path, device):
     found = methods["HE"]["eliminations"]
     # the same rounds by hand
     panel_config, problem, algorithms = built(device, trials=6)
-    traces = Traces(40, 6, device, torch.float64)
-    state = loop_arms.run_rounds(algorithms[0], problem, range(6), 0, problem.noise_var, traces, initial=5)
+    traces = Traces(40, problem)
+    state = loop_arms.run_rounds(algorithms[0], problem, range(6), 0, traces, initial=5)
     record = eliminations(state)
     assert len(record) > 0
     names = problem.candidates.names
@@ -104,9 +104,9 @@ def test_initial_designs_are_uniform_and_the_same_for_all(tmp_path, device):
     assert traces[(traces["round"] > 5) & (traces["method"] == "HE")]["width"].notna().all()
     # trial 7 alone has the design of trial 7 among others
     panel, _, algorithms = built(device, trials=1)
-    alone = Traces(40, 1, device, torch.float64)
     problem = build_problem(panel, [7], None, device)
-    loop_arms.run_rounds(algorithms[0], problem, [7], 0, problem.noise_var, alone, initial=5)
+    alone = Traces(40, problem)
+    loop_arms.run_rounds(algorithms[0], problem, [7], 0, alone, initial=5)
     he = traces[(traces["method"] == "HE") & (traces["trial"] == 7)]
     assert alone.arms[:, 0].tolist() == he["arm"].tolist()
 
@@ -115,14 +115,14 @@ def test_other_algorithms_start_from_the_true_prior_mean(device):
     width = {"kind": "bayesian_finite"}
     algorithms = [{"name": "he-gp-ucb"}, {"name": "gp-ucb", "width": width}, {"name": "bkb", "oversampling": 5.0}]
     _, problem, (ours, plain, bkb) = built(device, problem="unknown_mean", methods=algorithms)
-    he, gp = (start_state(a, problem, problem.noise_var, 4, 40) for a in (ours, plain))
+    he, gp = (start_state(a, problem, 40) for a in (ours, plain))
     assert torch.equal(he.posterior.means[2], problem.candidates.prior_means)
     assert torch.equal(gp.posterior.mean, problem.prior_mean)
     true = torch.tensor(problem.candidates.true).to(device)
     assert torch.equal(he.posterior.under(true, he.posterior.means), gp.posterior.mean)
     assert ours.width == plain.width  # by default the Bayesian one, whose formula has delta / 2 in it
     with pytest.raises(RunError, match=r"BKB cannot start on problem 'unknown_mean'.*prior mean"):
-        start_state(bkb, problem, problem.noise_var, 4)
+        start_state(bkb, problem)
 
 
 def test_constants_reach_test_and_width(device):

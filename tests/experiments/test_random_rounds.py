@@ -10,9 +10,9 @@ from bo_robust.experiments.loop_arms import Traces, run_rounds
 
 
 def traces_of(panel, problem, trials):
-    traces = Traces(panel.horizon, len(trials), problem.f.device, problem.f.dtype)
+    traces = Traces(panel.horizon, problem)
     algorithm = build_algorithm(panel.methods[0], panel, problem)
-    run_rounds(algorithm, problem, trials, panel.seed, problem.noise_var, traces, initial=panel.initial or 0)
+    run_rounds(algorithm, problem, trials, panel.seed, traces, initial=panel.initial or 0)
     return traces.tensors()
 
 
