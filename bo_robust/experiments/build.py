@@ -23,7 +23,7 @@ from bo_robust.confidence.truncation import TRUNCATIONS
 from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.problems import (
-    OVER_ARMS,
+    PROBLEMS,
     Problem,
     make_conditions_problem,
     make_design_problem,
@@ -76,14 +76,8 @@ def build_problem(panel: Panel, trials: Sequence[int], data_dir: Path | None, de
         raise RunError(f"{where}: a parameter is too large or too small to compute with ({error}).") from None
 
 
-def shared_problem(panel: Panel, trials: range, data_dir: Path | None, device: torch.device) -> Any:
-    """As :func:`build_problem`, but the methods of a panel share one object: data are read once."""
-    return _shared(panel.model_dump_json(), trials if panel.loop == "arms" else range(1), data_dir, device)
-
-
-@functools.lru_cache(maxsize=1)
-def _shared(panel: str, trials: range, data_dir: Path | None, device: torch.device) -> Any:
-    return build_problem(Panel.model_validate_json(panel), trials, data_dir, device)
+# As :func:`build_problem`, but the methods of a panel share one object: data are read once.
+shared_problem = functools.lru_cache(maxsize=1)(build_problem)
 
 
 @contextmanager
@@ -120,9 +114,10 @@ def build_algorithm(config: PanelMethod, panel: Panel, problem: Problem) -> ArmA
     """The algorithm with its width, truncation level and features."""
     where = f"{config.label!r} of panel {panel.name!r}"
     if ALGORITHMS[config.name].over_candidates and problem.candidates is None:
+        have = ", ".join(kind for kind in PROBLEMS["arms"] if kind.startswith("unknown_"))
         raise RunError(
             f"{where}: {config.name} chooses among candidate priors and problem {problem.name!r} has none; the "
-            f"problems unknown_... have ({', '.join(kind for kind in OVER_ARMS if kind.startswith('unknown_'))})."
+            f"problems unknown_... have ({have})."
         )
     try:
         return _algorithm(config, panel, problem)

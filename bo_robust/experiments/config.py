@@ -99,6 +99,9 @@ class Panel(Frozen):
     # Over (x, z) only. Rounds between fits of the hyperparameters
     refit_every: Positive = 3
 
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
     @property
     def by_trial(self) -> bool:
         """Whether trials run one by one; over arms they advance together."""
@@ -107,11 +110,6 @@ class Panel(Frozen):
     @property
     def labels(self) -> list[str]:
         return [method.label for method in self.methods]
-
-    @property
-    def rows(self) -> int:
-        """Rows of traces per trial: one after each round, and over (x, z) one after the initial design."""
-        return self.horizon + (self.loop == "environment")
 
     @validator(mode="before")
     @classmethod
@@ -199,10 +197,6 @@ class RunConfig(Frozen):
         if len({panel.loop for panel in self.panels}) > 1:
             raise RunError(f"run {self.name!r} has panels of several loops; give each loop a run of its own.")
         return self
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for :func:`parse`, with all defaults of the panels written out."""
-        return self.model_dump(mode="json")
 
 
 # What other packages, and earlier versions of this one, call a key.

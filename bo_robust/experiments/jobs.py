@@ -98,7 +98,8 @@ def _run(job: Job, panel: Panel, setting: Setting) -> tuple[pd.DataFrame, dict[s
     """The traces of a job, and its metadata: ``seconds``, the ``notes`` of the problem, and others of the loop."""
     trials = range(job.first, job.stop)
     with memory_errors(panel):
-        problem = shared_problem(panel, trials, setting.data_dir, find_device(setting.device))
+        of = range(1) if panel.by_trial else trials
+        problem = shared_problem(panel, of, setting.data_dir, find_device(setting.device))
         if panel.by_trial:
             loop, method, began = loop_of(panel), panel.build_method(panel.methods[job.method]), time.perf_counter()
             with torch.random.fork_rng():

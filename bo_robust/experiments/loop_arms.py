@@ -144,25 +144,22 @@ def run_rounds(
     trials: Sequence[int],
     seed: int,
     traces: Traces,
-    state: State | None = None,
+    state: State,
     initial: int = 0,
-    fuse: bool | None = None,
-) -> State:
-    """Run until the traces are full and return the final state.
+) -> None:
+    """Run until the traces are full.
 
-    ``trials`` are the trial indices of the problem's rows, and ``initial`` counts the rounds of the initial design. A
-    given state is that after ``traces.rounds`` rounds and changes in place; None starts a fresh one. ``fuse`` says
-    whether rounds are run many in one call where that is possible; None: on CUDA.
+    ``trials`` are the trial indices of the problem's rows, and ``initial`` counts the rounds of the initial design. The
+    state is that after ``traces.rounds`` rounds and changes in place. Where that is possible on CUDA, many rounds are
+    run in one call.
     """
     horizon = traces.arms.shape[0]
-    if state is None:
-        state = start_state(algorithm, problem, horizon)
     arms = [
         stream(seed, "initial", trial).integers(problem.design_arms or problem.num_arms, size=initial)
         for trial in trials
     ]
     design = torch.from_numpy(np.stack(arms, 1)).to(problem.f.device)
-    fuse = (on_cuda(problem.f) if fuse is None else fuse) and can_fuse(algorithm, problem, state)
+    fuse = on_cuda(problem.f) and can_fuse(algorithm, problem, state)
     while traces.rounds < horizon:
         chunk = traces.rounds // CHUNK_ROUNDS
         begin, stop = chunk * CHUNK_ROUNDS, min(horizon, (chunk + 1) * CHUNK_ROUNDS)
@@ -179,7 +176,6 @@ def run_rounds(
                     run = run_fused(algorithm, problem, state, draws[i:end], uniforms[i:end], traces)
                 if not run:
                     play_round(algorithm, problem, state, draws[i], uniforms[i], traces, design)
-    return state
 
 
 def play_round(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from botorch.utils.transforms import unnormalize
 from torch import Tensor
 
 from bo_robust.acquisition import recommend_design
@@ -32,12 +33,9 @@ def initial_pairs(problem: ConditionsProblem, n: int, seed: int, trial: int) -> 
     """
     draws = torch.from_numpy(stream(seed, "initial", trial).random((n, problem.dim_x + problem.dim_z)))
     u, v = draws.to(problem.x_bounds).split([problem.dim_x, problem.dim_z], dim=-1)
-    x = problem.x_bounds[0] + (problem.x_bounds[1] - problem.x_bounds[0]) * u
-    if problem.points is None:
-        z = problem.z_bounds[0] + (problem.z_bounds[1] - problem.z_bounds[0]) * v
-    else:
-        z = problem.points[(v[:, 0] * len(problem.points)).long()]
-    return torch.cat([x, z], -1)
+    points = problem.points
+    z = unnormalize(v, problem.z_bounds) if points is None else points[(v[:, 0] * len(points)).long()]
+    return torch.cat([unnormalize(u, problem.x_bounds), z], -1)
 
 
 def run_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel, trial: int) -> dict[str, list[Any]]:

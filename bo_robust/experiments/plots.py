@@ -101,7 +101,7 @@ def _over_environment(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) 
     regret, regret_bound = _curves(panel, traces, "regret"), _curves(panel, traces, "regret_bound")
     for label, look in looks_of(panel.labels).items():
         of_log = log_regret(regret[label])
-        _band(axes[0], np.arange(panel.rows), mean_interval(of_log, CONFIDENCE), label, look)
+        _band(axes[0], np.arange(of_log.shape[1]), mean_interval(of_log, CONFIDENCE), label, look)
         if not np.isnan(regret_bound[label]).all():  # methods that do not bound the regret have none in any round
             axes[1].plot(np.median(regret_bound[label], 0), color=look["color"])
             axes[1].plot(10.0 ** np.median(of_log, 0), color=look["color"], linestyle="--")
@@ -117,7 +117,7 @@ def _band(axis: Axes, at: np.ndarray, curve: tuple[Any, Any, Any], label: str, l
 def _curves(panel: Panel, traces: pd.DataFrame, column: str) -> Mapping[str, np.ndarray]:
     """A column of the traces by label, ``trials x rows``."""
     return {
-        label: traces.loc[traces["method"] == label, column].to_numpy(dtype=float).reshape(panel.trials, panel.rows)
+        label: traces.loc[traces["method"] == label, column].to_numpy(dtype=float).reshape(panel.trials, -1)
         for label in panel.labels
     }
 

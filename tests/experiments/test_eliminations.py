@@ -43,7 +43,8 @@ def test_a_run_reports_who_was_eliminated(tmp_path, device):
     # the same rounds by hand
     panel_config, problem, algorithms = built(device, trials=6)
     traces = Traces(40, problem)
-    state = loop_arms.run_rounds(algorithms[0], problem, range(6), 0, traces, initial=5)
+    state = start_state(algorithms[0], problem, 40)
+    loop_arms.run_rounds(algorithms[0], problem, range(6), 0, traces, state, initial=5)
     record = eliminations(state)
     assert len(record) > 0
     names = problem.candidates.names
@@ -106,7 +107,7 @@ def test_initial_designs_are_uniform_and_the_same_for_all(tmp_path, device):
     panel, _, algorithms = built(device, trials=1)
     problem = build_problem(panel, [7], None, device)
     alone = Traces(40, problem)
-    loop_arms.run_rounds(algorithms[0], problem, [7], 0, alone, initial=5)
+    loop_arms.run_rounds(algorithms[0], problem, [7], 0, alone, start_state(algorithms[0], problem, 40), initial=5)
     he = traces[(traces["method"] == "HE") & (traces["trial"] == 7)]
     assert alone.arms[:, 0].tolist() == he["arm"].tolist()
 

@@ -29,8 +29,10 @@ def problem(device, **changes):
 
 def run(algorithm, made, fuse, monkeypatch, horizon=HORIZON, state=None, traces=None):
     monkeypatch.setattr(loop_arms, "CHUNK_ROUNDS", 32)
-    traces = traces or Traces(horizon, made)
-    return run_rounds(algorithm, made, TRIALS, 5, traces, state, fuse=fuse), traces
+    monkeypatch.setattr(loop_arms, "on_cuda", lambda tensor: fuse)
+    traces, state = traces or Traces(horizon, made), state or start_state(algorithm, made, horizon)
+    run_rounds(algorithm, made, TRIALS, 5, traces, state)
+    return state, traces
 
 
 def same(a, b):

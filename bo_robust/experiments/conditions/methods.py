@@ -5,7 +5,7 @@ A method is a frozen dataclass of its settings; the configuration names it by it
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -13,6 +13,7 @@ from botorch.acquisition import AcquisitionFunction, qLogNoisyExpectedImprovemen
 from botorch.acquisition.risk_measures import VaR
 from botorch.models import SingleTaskGP
 from botorch.sampling import SobolQMCNormalSampler
+from botorch.utils.transforms import unnormalize
 from torch import Tensor
 
 from bo_robust.acquisition import optimize_lnso, search_lacing_value
@@ -71,12 +72,11 @@ class UpperBound(Optimised):
         schedule: Width = specs.build(self.width, WIDTHS, {"delta": DELTA}, "width")
         return schedule
 
-    def acquisition(self, now: Round, environment: FiniteEnvironment | None = None) -> ValueAtRiskUCB:
-        model, functional = now.gp.model(now.X, now.Y), type(self).functional(now.problem.alpha)
-        return ValueAtRiskUCB(model, environment or now.problem.environment, functional, self.schedule, t=now.t)
+    def acquisition(self, now: Round) -> ValueAtRiskUCB:
+        return now.bound(type(self).functional(now.problem.alpha), self.schedule)
 
-    def propose(self, now: Round, environment: FiniteEnvironment | None = None) -> Tensor:
-        bound = self.acquisition(now, environment)
+    def propose(self, now: Round) -> Tensor:
+        bound = self.acquisition(now)
         x = self.maximised(bound, now.problem.x_bounds)
         return bound.select_condition(x.unsqueeze(0), self.selection_rule).point[0]
 
@@ -109,12 +109,13 @@ class VUCB(UpperBound):
         """The search that stands in for the exact quantile."""
         return None if self.optimizer is None else specs.build(self.optimizer, {"lnso": LNSO}, {}, "optimizer")
 
-    def propose(self, now: Round, environment: FiniteEnvironment | None = None) -> Tensor:
+    def propose(self, now: Round) -> Tensor:
         if self.search is not None:
             return self.search(self.acquisition(now), now.problem.x_bounds)
         if self.scenarios:
-            environment = FiniteEnvironment(resample(now.problem, self.scenarios))
-        return super().propose(now, environment)
+            drawn = FiniteEnvironment(resample(now.problem, self.scenarios))
+            now = replace(now, problem=replace(now.problem, environment=drawn))
+        return super().propose(now)
 
     def bound(self, now: Round) -> ValueAtRiskUCB:
         return self.acquisition(now)
@@ -137,9 +138,8 @@ class Random(ConditionsMethod):
     """x uniform on its box, z from its distribution."""
 
     def propose(self, now: Round) -> Tensor:
-        lower, upper = now.problem.x_bounds
-        x = lower + (upper - lower) * torch.rand(now.problem.dim_x, dtype=lower.dtype).to(lower)
-        return torch.cat([x, _drawn(now.problem)])
+        u = torch.rand(now.problem.dim_x, dtype=torch.float64).to(now.X)
+        return torch.cat([unnormalize(u, now.problem.x_bounds), _drawn(now.problem)])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -138,19 +138,30 @@ class Gaussian(Additive):
         return (2.0 * self.noise_var) ** (p / 2) * math.gamma((p + 1) / 2) / math.sqrt(math.pi)
 
 
-@dataclass(frozen=True)
-class StudentT(Additive):
-    """Student-t noise, ``df`` > 1: moments of order below df are finite (Ray Chowdhury & Gopalan 2019: df = 3)."""
+class HeavyTailed(Additive):
+    """Base of noise whose moments are finite below the order that the field ``tail`` holds, > 1."""
 
-    df: float = 3.0
+    tail: ClassVar[str]
 
     def __post_init__(self) -> None:
-        _check_index("df", self.df)
+        super().__post_init__()
+        order = getattr(self, self.tail)
+        if not (math.isfinite(order) and order > 1.0):
+            raise ValueError(f"{self.tail} must be > 1, otherwise the noise has no mean; got {order!r}.")
 
     @property
     def default_alpha(self) -> float:
-        """0.8 (df - 1), at most 1."""
-        return min(1.0, 0.8 * (self.df - 1.0))
+        """0.8 (order - 1), at most 1."""
+        return min(1.0, 0.8 * (getattr(self, self.tail) - 1.0))
+
+
+@dataclass(frozen=True)
+class StudentT(HeavyTailed):
+    """Student-t noise, ``df`` > 1: moments of order below df are finite (Ray Chowdhury & Gopalan 2019: df = 3)."""
+
+    tail = "df"
+
+    df: float = 3.0
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         return rng.standard_t(self.df, (rounds, 1))
@@ -164,20 +175,13 @@ class StudentT(Additive):
 
 
 @dataclass(frozen=True)
-class SymmetricPareto(Additive):
+class SymmetricPareto(HeavyTailed):
     """Noise of random sign and Pareto II (Lomax) size: P(|eta| > x) = (1 + x / scale)^(-index), index > 1."""
+
+    tail = "index"
 
     index: float = 1.5
     scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_index("index", self.index)
-
-    @property
-    def default_alpha(self) -> float:
-        """0.8 (index - 1), at most 1."""
-        return min(1.0, 0.8 * (self.index - 1.0))
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         return self.scale * signs(rng, rounds) * rng.pareto(self.index, (rounds, 1))
@@ -272,8 +276,3 @@ def reward_fields(
     alpha = model.default_alpha if alpha is None else alpha
     moment_bound = model.moment_bound(alpha, bound)
     return {"rewards": model, "alpha": alpha, "moment_bound": moment_bound, "noise_scale": model.noise_scale}
-
-
-def _check_index(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 1.0):
-        raise ValueError(f"{name} must be > 1, otherwise the noise has no mean; got {value!r}.")

@@ -4,6 +4,7 @@ import functools
 from typing import NamedTuple
 
 import torch
+from botorch.utils.transforms import unnormalize
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
@@ -75,10 +76,8 @@ def optimum(problem: ConditionsProblem) -> Optimum:
 
     Any search finds a lower bound on the true maximum, so regret against it can be slightly negative.
     """
-    lower, upper = problem.x_bounds
-    d = problem.dim_x
-    side = max(2, round(problem.search_points ** (1.0 / d)))
-    candidates = lower + (upper - lower) * grid(0.0, 1.0, side, d, lower.device)
+    side = max(2, round(problem.search_points ** (1.0 / problem.dim_x)))
+    candidates = unnormalize(grid(0.0, 1.0, side, problem.dim_x, problem.x_bounds.device), problem.x_bounds)
     values = value_at_risk(problem, candidates, z_points=COARSE_Z_POINTS)
     starts = values.topk(min(len(values), max(1, problem.search_points // 512))).indices
     x, value = _refined(problem, candidates[starts], 1.0 / (side - 1), COARSE_Z_POINTS)
@@ -133,10 +132,9 @@ def _environment(problem: ConditionsProblem, z_points: int) -> tuple[Tensor, Ten
         return problem.points, problem.probabilities
     environment = problem.environment
     assert isinstance(environment, ContinuousEnvironment)
-    lower, upper = problem.z_bounds
     # An unscrambled sequence begins at 0: half a cell centres the points.
-    sobol = SobolEngine(problem.dim_z).draw(z_points, dtype=lower.dtype) + 0.5 / z_points
-    points = lower + (upper - lower) * sobol.to(lower.device)
+    sobol = SobolEngine(problem.dim_z).draw(z_points, dtype=torch.float64) + 0.5 / z_points
+    points = unnormalize(sobol.to(problem.z_bounds), problem.z_bounds)
     log_prob = environment.log_prob(points)
     if log_prob is None:
         raise ValueError(f"the true value at risk of {problem.name!r} needs the log density of its continuous Z.")
