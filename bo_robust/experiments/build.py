@@ -49,6 +49,10 @@ SET_ELSEWHERE = {
 }
 
 
+# Constants that a problem states for widths, levels, feature maps and algorithms.
+STATED = ["num_arms", "norm_bound", "moment_bound", "alpha", "noise_scale", "noise_var"]
+STATED += ["num_conditions", "probabilities", "functional"]
+
 # Trials times arms from which a round takes less time on an H100 than on a core beside it: one trial of 4,000 arms took
 # 2.1 times as long, one of 16,000 half of it (benchmarks/results/nvidia-h100-80gb).
 CUDA_PAYS = 10_000
@@ -166,9 +170,7 @@ def _constants(panel: Panel, problem: Problem) -> dict[str, Any]:
 
     The box is the unit box where that holds all arms.
     """
-    stated = ["num_arms", "norm_bound", "moment_bound", "alpha", "noise_scale", "noise_var"]
-    stated += ["num_conditions", "probabilities", "functional"]
-    context: dict[str, Any] = {name: getattr(problem, name) for name in stated}
+    context: dict[str, Any] = {name: getattr(problem, name) for name in STATED}
     context["norm_bound_squared"] = None if problem.norm_bound is None else problem.norm_bound**2
     context["lengthscales"] = None if problem.candidates is None else problem.candidates.lengthscales
     context |= {"horizon": panel.horizon, "delta": panel.delta}

@@ -9,7 +9,6 @@ import math
 import time
 from typing import Any
 
-import numpy as np
 import torch
 from botorch.utils.transforms import unnormalize
 from torch import Tensor
@@ -134,18 +133,10 @@ def settings_used(panel: Panel, problem: ConditionsProblem, device: torch.device
 
 
 def _timed(method: ConditionsMethod, now: Round, seed: int) -> tuple[Tensor, float]:
-    """What the method proposes, and its seconds.
-
-    The generators of torch and NumPy (used by SciPy's optimisers) are seeded, and restored afterwards.
-    """
-    state = np.random.get_state()  # noqa: NPY002
+    """What the method proposes, and its seconds; torch's generator is seeded, and restored afterwards."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002
-        try:
-            began = time.perf_counter()
-            chosen = method.propose(now)
-            wait_for(now.X)
-            return chosen, time.perf_counter() - began
-        finally:
-            np.random.set_state(state)  # noqa: NPY002
+        began = time.perf_counter()
+        chosen = method.propose(now)
+        wait_for(now.X)
+        return chosen, time.perf_counter() - began

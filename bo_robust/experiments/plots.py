@@ -5,14 +5,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib
-
-# Before pyplot is imported: no window is wanted.
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from bo_robust.experiments.config import Panel
@@ -43,21 +40,19 @@ def file_name(index: int, panel: str) -> str:
 def draw_panel(panel: Panel, traces: pd.DataFrame) -> bytes:
     """A PNG file of a panel's regret by round, given the traces of the panel."""
     draw = {"arms": _over_arms, "botorch": _over_designs, "environment": _over_environment}[panel.loop]
-    with plt.rc_context(THEME):
-        figure, axes = plt.subplots(1, 2, figsize=(2 * SIZE[0], SIZE[1]), layout="constrained")
-        try:
-            draw(panel, traces, axes)
-            for axis in axes:
-                axis.set_xlabel("evaluation" if panel.loop == "botorch" else "round")
-                if panel.loop != "arms":
-                    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-            figure.suptitle(plain_text(panel.name))
-            handles, labels = axes[0].get_legend_handles_labels()
-            figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=6)
-            file = io.BytesIO()
-            figure.savefig(file, format="png", dpi=120)
-        finally:
-            plt.close(figure)
+    file = io.BytesIO()
+    with rc_context(THEME):
+        figure = Figure(figsize=(2 * SIZE[0], SIZE[1]), layout="constrained")
+        axes = figure.subplots(1, 2)
+        draw(panel, traces, axes)
+        for axis in axes:
+            axis.set_xlabel("evaluation" if panel.loop == "botorch" else "round")
+            if panel.loop != "arms":
+                axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        figure.suptitle(plain_text(panel.name))
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=6)
+        figure.savefig(file, format="png", dpi=120)
     return file.getvalue()
 
 

@@ -67,3 +67,14 @@ class ConditionsProblem:
             return None
         p, w = self.environment.probabilities, len(self.environment.z)
         return torch.full_like(self.environment.z[:, 0], 1.0 / w) if p is None else p
+
+
+def grid(lower: float, upper: float, side: int, dim: int, device: torch.device | str) -> Tensor:
+    """A regular grid on [lower, upper]^dim, ends included, ``side^dim x dim``. The last axis runs fastest."""
+    axis = torch.linspace(lower, upper, side, device=device, dtype=torch.float64)
+    return torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
+
+
+def bell(points: Tensor, centre: float, scale: float | Tensor) -> FiniteEnvironment:
+    """P(z) proportional to exp(-||(z - centre) / scale||^2) on points ``w x d_z``. ``scale`` is a number or ``d_z``."""
+    return FiniteEnvironment(points, torch.softmax(-((points - centre) / scale).square().sum(-1), dim=0))

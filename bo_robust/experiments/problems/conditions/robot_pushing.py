@@ -12,8 +12,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
-from bo_robust.experiments.problems.conditions.environments import bell, grid
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions, bell, grid
 
 GOAL = (3.0, 2.0)
 # Sizes in length units, times in seconds of the simulation.

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem
-from bo_robust.experiments.problems.conditions.environments import unit_environment
+from bo_robust.experiments.problems.conditions.synthetic import unit_environment
 from bo_robust.risk_measures.environments import FiniteEnvironment
 
 
