@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bo_robust.risk_measures.functionals import Functional, as_functional
 from bo_robust.utils.covariance import Covariance
-from bo_robust.utils.input_checks import check_finite, check_like, check_settings
+from bo_robust.utils.input_checks import check_finite, check_settings
 from bo_robust.utils.random import stream
 
 
@@ -128,7 +128,8 @@ class CandidatePriors(Movable):
 class Problem(Movable):
     """One problem over arms, for s trials at once.
 
-    ``ValueError`` is raised if shapes, dtypes, devices or constants do not fit together.
+    ``ValueError`` is raised if f or a constant is bad; kernels, arms and candidates are checked when an algorithm
+    starts (:func:`bo_robust.experiments.build.start_state`).
     """
 
     name: str
@@ -158,24 +159,6 @@ class Problem(Movable):
         if f.ndim != 2 or 0 in f.shape or not f.is_floating_point():
             raise ValueError(f"f must be s x n, s and n >= 1, floating point; got {tuple(f.shape)} {f.dtype}.")
         check_finite("f (mean rewards)", f)
-        (s, n), known = f.shape, self.candidates
-        if self.arms is None and not isinstance(self.kernel, Tensor):
-            raise ValueError("a covariance function needs arm locations: give arms (n x d) or a kernel matrix.")
-        parts: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
-            "the kernel matrix": (self.kernel, [(n, n), (s, n, n)]),
-            "arms": (self.arms, [(n, 1 if self.arms is None else self.arms.shape[-1])]),
-        }
-        if known is not None:
-            h = len(known.names)
-            parts["kernels of the candidates"] = (known.kernels, [(h, n, n)])
-            parts["prior_means of the candidates"] = (known.prior_means, [(h, n)])
-        for name, (part, shapes) in parts.items():
-            if isinstance(part, Tensor):
-                if part.shape not in shapes:
-                    fitting = " or ".join(" x ".join(map(str, shape)) for shape in shapes)
-                    raise ValueError(f"{name} must be {fitting} to fit f, got {tuple(part.shape)}.")
-                check_like(name, part, "f", f)
-                check_finite(name, part)
         check_settings(self)
 
     @property

@@ -21,7 +21,7 @@ import numpy as np
 from torch import Tensor
 
 from bo_robust.experiments.problems.base import RewardModel
-from bo_robust.utils.input_checks import check_finite, check_positive, check_settings, check_tail_index
+from bo_robust.utils.input_checks import check_positive, check_settings, check_tail_index
 from bo_robust.utils.specs import build
 
 
@@ -57,11 +57,6 @@ class TableRewards(RewardModel):
     """A reward is the arm's entry in a uniformly random row of ``table``, ``m x n``; f has no part."""
 
     table: Tensor
-
-    def __post_init__(self) -> None:
-        if self.table.ndim != 2 or 0 in self.table.shape:
-            raise ValueError(f"the reward table must be m x n, m and n >= 1, got {tuple(self.table.shape)}.")
-        check_finite("the reward table", self.table)
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         return rng.integers(0, self.table.shape[0], (rounds, 1)).astype(np.float64)

@@ -24,11 +24,6 @@ def two(**changes):
     return CandidatePriors(**(settings | changes))
 
 
-def of_two(**changes):
-    """A problem with these candidates."""
-    return make(candidates=two(**changes))
-
-
 def test_sizes_and_optimum():
     problem = make()
     assert (problem.trials, problem.num_arms) == (2, 3)
@@ -74,11 +69,6 @@ def test_trials():
     [
         *((make, {"f": f}, "f must be s x n") for f in (F[0], F[:0], F.long())),
         (make, {"f": F * math.nan}, "NaN"),
-        (make, {"kernel": torch.eye(2, dtype=torch.float64)}, "3 x 3 or 2 x 3 x 3"),
-        (make, {"kernel": torch.eye(3)}, "kernel matrix is torch.float32"),
-        (make, {"kernel": SquaredExponential(0.2)}, "needs arm locations"),
-        (make, {"arms": torch.zeros(2, 1).double()}, "arms must be 3 x 1"),
-        (make, {"arms": torch.zeros(3, 1)}, "arms is torch.float32"),
         (make, {"moment_bound": 1.0, "alpha": 1.5}, "alpha must be"),
         (make, {"moment_bound": -1.0, "alpha": 1.0}, "moment_bound must be"),
         (make, {"norm_bound": math.inf}, "norm_bound must be"),
@@ -87,12 +77,6 @@ def test_trials():
         (two, {"names": ()}, "candidates need names"),
         (two, {"names": ("a", "a")}, "all different"),
         (two, {"kernels": None}, "must differ in something"),
-        (of_two, {"names": ("a", "b", "c")}, "kernels of the candidates must be 3 x 3 x 3"),
-        (of_two, {"kernels": torch.ones(2, 3).double()}, "kernels of the candidates must be 2 x 3 x 3"),
-        (of_two, {"prior_means": torch.ones(2, 3, 3).double()}, "prior_means of the candidates must be 2 x 3"),
-        (of_two, {"kernels": torch.ones(2, 4, 4).double()}, "kernels of the candidates must be 2 x 3 x 3"),
-        (of_two, {"kernels": torch.ones(2, 3, 3)}, "kernels of the candidates is torch.float32"),
-        (of_two, {"prior_means": torch.full((2, 3), math.nan).double()}, "NaN"),
     ],
 )
 def test_bad_problems_and_candidates_are_refused(call, changes, message):
