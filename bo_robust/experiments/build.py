@@ -233,16 +233,14 @@ def settings_used(panel: Panel, data_dir: Path | None, device: torch.device, siz
     """
     if panel.by_trial:
         problem = shared_problem(panel, range(1), data_dir, device)
-        made = {method.label: panel.build_method(method) for method in panel.methods}
-        methods = {label: {"class": type(method).__name__, **vars(method)} for label, method in made.items()}
+        methods = {method.label: resolved(panel.build_method(method)) for method in panel.methods}
         return {**loop_of(panel).settings_used(panel, problem, device), "methods": methods}
     problem = build_problem(panel, range(1), data_dir, device)
     algorithms = {method.label: build_algorithm(method, panel, problem) for method in panel.methods}
     with memory_errors(panel):
         for algorithm in algorithms.values():
             start_state(algorithm, problem)
-    methods = {label: resolved(made) for label, made in algorithms.items()}
-    used = {"noise_var": problem.noise_var, "methods": methods}
+    used = {"noise_var": problem.noise_var, "methods": {label: resolved(made) for label, made in algorithms.items()}}
     if size is not None:  # notes tell of all trials, and no job has them all
         used["notes"] = build_problem(panel, range(panel.trials), data_dir, torch.device("cpu")).notes
     return used
@@ -253,18 +251,17 @@ def loop_of(panel: Panel) -> Any:
     return import_module(f"bo_robust.experiments.loop_{panel.loop}")  # they import BoTorch's optimisers
 
 
-def resolved(algorithm: ArmAlgorithm) -> dict[str, Any]:
-    """The settings an algorithm really uses, as plain JSON: its class, and every setting with its kind and constants.
+def resolved(method: Any) -> dict[str, Any]:
+    """The settings a method really uses, as plain JSON: its class, and every setting with its kind and constants.
 
     Example:
         ``{"class": "GPUCB", "width": {"kind": "finite", "num_arms": 20, "delta": 0.1, "scale": 0.447}}``
     """
     registries: tuple[Mapping[str, Any], ...] = (WIDTHS, TRUNCATIONS, FEATURES)
     kinds = {cls: kind for registry in registries for kind, cls in registry.items()}
-    settings: dict[str, Any] = {"class": type(algorithm).__name__}
-    for f in dataclasses.fields(algorithm):  # type: ignore[arg-type]
-        value = getattr(algorithm, f.name)
+    settings: dict[str, Any] = {"class": type(method).__name__}
+    for name, value in vars(method).items():
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             value = {"kind": kinds.get(type(value), type(value).__name__)} | dataclasses.asdict(value)
-        settings[f.name] = value
+        settings[name] = value
     return settings
