@@ -25,7 +25,7 @@ from rich.console import Console
 
 from benchmarks.common import ROOT, environment
 from bo_robust.experiments import run as runs
-from bo_robust.experiments.build import build_algorithm, build_problem
+from bo_robust.experiments.build import build_algorithm, build_problem, start_state
 from bo_robust.experiments.config import RunConfig, parse
 from bo_robust.experiments.files import apply_overrides, find_configuration, read
 from bo_robust.experiments.loop_arms import Traces, run_rounds
@@ -72,12 +72,10 @@ def bands(config: RunConfig, panel: int, folder: Path, summary: dict[str, Any]) 
     problem = build_problem(of, range(of.trials), None, torch.device("cpu"))
     found = {}
     for method in of.methods:
-        algorithm, traces = (
-            build_algorithm(method, of, problem),
-            Traces(of.horizon, of.trials, problem.f.device, problem.f.dtype),
-        )
-        posterior = run_rounds(algorithm, problem, range(of.trials), of.seed, problem.noise_var, traces).posterior
-        mean, sigma = posterior.mean, posterior.variance.sqrt()
+        algorithm, traces = build_algorithm(method, of, problem), Traces(of.horizon, problem)
+        state = start_state(algorithm, problem, of.horizon)
+        run_rounds(algorithm, problem, range(of.trials), of.seed, traces, state)
+        mean, sigma = state.posterior.mean, state.posterior.variance.sqrt()
         average = (problem.f[0] - mean.mean(0)).abs() <= sigma.mean(0)
         every = ((problem.f - mean).abs() <= sigma).all(1).double().mean()
         found[method.label] = (float(average.double().mean()), float(every))

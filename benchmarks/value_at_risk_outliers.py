@@ -32,7 +32,7 @@ from benchmarks.stats import differences
 from bo_robust import RobustGP, ValueAtRiskUCB
 from bo_robust.acquisition import recommend_design
 from bo_robust.experiments.problems import make_conditions_problem
-from bo_robust.experiments.problems.conditions import regret
+from bo_robust.experiments.problems.conditions.optimum import regret
 from bo_robust.utils.random import stream
 
 READINGS, OUTLIERS, EVERY, WIDTH = 40, 2, 5, 2.0

@@ -35,6 +35,7 @@ class _Named:
 
     every: ClassVar[int] = 5
     readings = 0
+    trial: Any = None  # what was asked last; None in the initial design
 
     def flagged(self) -> np.ndarray:
         return np.zeros(self.readings, dtype=bool)
@@ -57,19 +58,18 @@ class Optuna(_Named):
         self.study = optuna.create_study(direction="maximize", sampler=self.sampler)
         return self
 
-    def start(self, x: Tensor, y: float) -> None:
-        self.readings += 1
-        unit = self.optuna.distributions.FloatDistribution(0.0, 1.0)
-        made = self.optuna.trial.create_trial
-        self.study.add_trial(made(params=_parameters(x), distributions=dict.fromkeys(self.names, unit), value=y))
-
     def ask(self) -> Tensor:
         self.trial = self.study.ask()
         return _point({name: self.trial.suggest_float(name, 0.0, 1.0) for name in self.names})
 
-    def tell(self, y: float) -> None:
+    def tell(self, x: Tensor, y: float) -> None:
         self.readings += 1
-        self.study.tell(self.trial, y)
+        if self.trial is not None:
+            self.study.tell(self.trial, y)
+            return
+        unit = self.optuna.distributions.FloatDistribution(0.0, 1.0)
+        made = self.optuna.trial.create_trial
+        self.study.add_trial(made(params=_parameters(x), distributions=dict.fromkeys(self.names, unit), value=y))
 
     def recommend(self) -> Tensor:
         ours = hasattr(self.sampler, "recommend")
@@ -99,17 +99,14 @@ class Ax(_Named):
             self.client.set_generation_strategy(generation_strategy())
         return self
 
-    def start(self, x: Tensor, y: float) -> None:
-        self.trial = self.client.attach_trial(parameters=_parameters(x))
-        self.tell(y)
-
     def ask(self) -> Tensor:
         ((self.trial, given),) = self.client.get_next_trials(max_trials=1).items()
         return _point(given)
 
-    def tell(self, y: float) -> None:
+    def tell(self, x: Tensor, y: float) -> None:
         self.readings += 1
-        self.client.complete_trial(self.trial, raw_data={"y": y})
+        trial = self.client.attach_trial(parameters=_parameters(x)) if self.trial is None else self.trial
+        self.client.complete_trial(trial, raw_data={"y": y})
 
     def recommend(self) -> Tensor:
         return _point(self.best(self.client)[0])

@@ -23,7 +23,7 @@ from bo_robust.confidence.truncation import TRUNCATIONS
 from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.problems import (
-    OVER_ARMS,
+    PROBLEMS,
     Problem,
     make_conditions_problem,
     make_design_problem,
@@ -49,6 +49,10 @@ SET_ELSEWHERE = {
 }
 
 
+# Constants that a problem states for widths, levels, feature maps and algorithms.
+STATED = ["num_arms", "norm_bound", "moment_bound", "alpha", "noise_scale", "noise_var"]
+STATED += ["num_conditions", "probabilities", "functional"]
+
 # Trials times arms from which a round takes less time on an H100 than on a core beside it: one trial of 4,000 arms took
 # 2.1 times as long, one of 16,000 half of it (benchmarks/results/nvidia-h100-80gb).
 CUDA_PAYS = 10_000
@@ -60,36 +64,24 @@ def build_problem(panel: Panel, trials: Sequence[int], data_dir: Path | None, de
     kind = settings.pop("kind")
     for key in settings.keys() & SET_ELSEWHERE.keys():
         raise RunError(f"panel {panel.name!r}: {key!r} is no parameter of a problem; {SET_ELSEWHERE[key]}.")
-    with _problem_errors(panel):
-        if panel.loop == "botorch":
-            return make_design_problem(kind, data_dir=data_dir, **settings)
-        if panel.loop == "environment":
-            return make_conditions_problem(kind, data_dir=data_dir, device=device, **settings)
-        problem = make_problem(kind, trials, panel.seed, data_dir=data_dir, **settings)
-        return problem.to(device, getattr(torch, panel.dtype))
-
-
-def shared_problem(panel: Panel, trials: range, data_dir: Path | None, device: torch.device) -> Any:
-    """As :func:`build_problem`, but the methods of a panel share one object: data are read once."""
-    return _shared(panel.model_dump_json(), trials if panel.loop == "arms" else range(1), data_dir, device)
-
-
-@functools.lru_cache(maxsize=1)
-def _shared(panel: str, trials: range, data_dir: Path | None, device: torch.device) -> Any:
-    return build_problem(Panel.model_validate_json(panel), trials, data_dir, device)
-
-
-@contextmanager
-def _problem_errors(panel: Panel) -> Iterator[None]:
-    """Name the panel where its problem is bad, lacks data, or is too large."""
     where = f"panel {panel.name!r}"
     try:
         with memory_errors(panel, ": the problem does not fit into memory; take fewer arms or trials."):
-            yield
+            if panel.loop == "botorch":
+                return make_design_problem(kind, data_dir=data_dir, **settings)
+            if panel.loop == "environment":
+                return make_conditions_problem(kind, data_dir=data_dir, device=device, **settings)
+            problem = make_problem(kind, trials, panel.seed, data_dir=data_dir, **settings)
+            problem = dataclasses.replace(problem, noise_var=panel.noise_var or problem.noise_var)
+            return problem.to(device, getattr(torch, panel.dtype))
     except (ValueError, TypeError, OSError, ImportError) as error:
         raise RunError(f"{where}: {error}") from None
     except ArithmeticError as error:
         raise RunError(f"{where}: a parameter is too large or too small to compute with ({error}).") from None
+
+
+# As :func:`build_problem`, but the methods of a panel share one object: data are read once.
+shared_problem = functools.lru_cache(maxsize=1)(build_problem)
 
 
 @contextmanager
@@ -125,8 +117,12 @@ def find_device(name: str) -> torch.device:
 def build_algorithm(config: PanelMethod, panel: Panel, problem: Problem) -> ArmAlgorithm:
     """The algorithm with its width, truncation level and features."""
     where = f"{config.label!r} of panel {panel.name!r}"
-    if ALGORITHMS[config.name].over_candidates:
-        _check_candidates(config, panel, problem, where)
+    if ALGORITHMS[config.name].over_candidates and problem.candidates is None:
+        have = ", ".join(kind for kind in PROBLEMS["arms"] if kind.startswith("unknown_"))
+        raise RunError(
+            f"{where}: {config.name} chooses among candidate priors and problem {problem.name!r} has none; the "
+            f"problems unknown_... have ({have})."
+        )
     try:
         return _algorithm(config, panel, problem)
     except ValueError as error:
@@ -142,34 +138,16 @@ def _algorithm(config: PanelMethod, panel: Panel, problem: Problem) -> ArmAlgori
         if "oversampling" in settings:
             raise ValueError("epsilon is given in place of oversampling; leave one out.")
         settings["oversampling"] = theory_oversampling(panel.horizon, panel.delta, epsilon)
-    noise_var = panel.noise_var or problem.noise_var
-    of_problem = {
-        "noise_scale": problem.noise_scale,
-        "lengthscales": None if known is None else known.lengthscales,
-        "num_conditions": problem.num_conditions,
-        "probabilities": problem.probabilities,
-        "functional": problem.functional,
-    }
+    context = _constants(panel, problem) | {key: settings[key] for key in {"noise_scale"} & settings.keys()}
     for key in ("noise_scale", "lengthscales"):
-        if key in fields and settings.get(key, of_problem[key]) is None:
+        if key in fields and settings.get(key, context[key]) is None:
             raise ValueError(f"{name} needs {key}, which the problem does not state.")
     if "num_conditions" in fields and problem.num_conditions == 1:
         raise ValueError(f"{name} needs designs with conditions: a problem ball or conditions.")
-    context = {
-        "num_arms": problem.num_arms,
-        "norm_bound": problem.norm_bound,
-        "norm_bound_squared": None if problem.norm_bound is None else problem.norm_bound**2,
-        "moment_bound": problem.moment_bound,
-        "alpha": problem.alpha,
-        "noise_scale": settings.get("noise_scale", problem.noise_scale),
-        "noise_var": noise_var,
-        "horizon": panel.horizon,
-        "delta": panel.delta,
-    }
     if "features" in fields:
         if "features" not in settings:
             raise ValueError(f"{name} needs `features:`, e.g. {{kind: fourier, nodes: 32}}.")
-        features = settings["features"] = specs.build(settings["features"], FEATURES, _box(problem), "features")
+        features = settings["features"] = specs.build(settings["features"], FEATURES, context, "features")
         # The paper's m: frequencies of Fourier features; None for m_t, the size of the present dictionary.
         context["num_features"] = getattr(features, "num_frequencies", None)
         context["num_directions"] = getattr(features, "num_features", None)
@@ -180,21 +158,37 @@ def _algorithm(config: PanelMethod, panel: Panel, problem: Problem) -> ArmAlgori
         width = settings.get("width") or cls.default_width
         kind = specs.kind_of(width, "width")
         if kind == "rkhs" and known is None:
-            context["max_gain"] = _max_gain(problem, noise_var, panel.horizon)
+            context["max_gain"] = _max_gain(problem, panel.horizon)
         delta = cls.delta_of_width(panel.delta, kind)
         settings["width"] = specs.build(width, WIDTHS, context | {"delta": delta}, "width")
-    made: ArmAlgorithm = specs.build(
-        {"kind": name, **settings}, ALGORITHMS, {**of_problem, "delta": panel.delta}, "method"
-    )
+    made: ArmAlgorithm = specs.build({"kind": name, **settings}, ALGORITHMS, context, "method")
     return made
 
 
-def _max_gain(problem: Problem, noise_var: float, horizon: int) -> tuple[float, ...]:
+def _constants(panel: Panel, problem: Problem) -> dict[str, Any]:
+    """What widths, levels, feature maps and algorithms may leave out, by name; None where it is not known.
+
+    The box is the unit box where that holds all arms.
+    """
+    context: dict[str, Any] = {name: getattr(problem, name) for name in STATED}
+    context["norm_bound_squared"] = None if problem.norm_bound is None else problem.norm_bound**2
+    context["lengthscales"] = None if problem.candidates is None else problem.candidates.lengthscales
+    context |= {"horizon": panel.horizon, "delta": panel.delta}
+    context |= {name: getattr(problem.kernel, name) for name in ("lengthscale", "nu") if hasattr(problem.kernel, name)}
+    if problem.arms is not None:
+        low, high = problem.arms.amin(0), problem.arms.amax(0)
+        if bool((low >= 0).all() & (high <= 1).all()):
+            low, high = torch.zeros_like(low), torch.ones_like(high)
+        context["bounds"] = tuple(zip(low.tolist(), high.tolist(), strict=True))
+    return context
+
+
+def _max_gain(problem: Problem, horizon: int) -> tuple[float, ...]:
     """Greedy bounds on the maximum information gain of 1, 2, ..., ``horizon`` points, the largest over trials."""
     K = build_kernel(problem).matrix
     if K is None:
         raise ValueError("there are too many arms to bound the maximum information gain; give max_gain.")
-    bounds = [information_gain.greedy_bound(one, noise_var, horizon) for one in K.view(-1, *K.shape[-2:])]
+    bounds = [information_gain.greedy_bound(one, problem.noise_var, horizon) for one in K.view(-1, *K.shape[-2:])]
     return tuple(torch.stack(bounds).amax(0).tolist())
 
 
@@ -206,24 +200,20 @@ def build_kernel(problem: Problem) -> ArmKernel:
     return ArmKernel.from_covariance(problem.kernel, problem.arms)
 
 
-def start_state(
-    algorithm: ArmAlgorithm, problem: Problem, noise_var: float, trials: int, rounds: int | None = None
-) -> State:
+def start_state(algorithm: ArmAlgorithm, problem: Problem, rounds: int | None = None) -> State:
     """The state before any reward, under the prior of every candidate if the algorithm is over candidates.
 
-    ``noise_var`` is lambda, unless the candidates state theirs; ``rounds`` are the rounds to come, if known.
-    ``RunError`` is raised if the algorithm cannot start with these settings.
+    ``rounds`` are the rounds to come, if known. ``RunError`` is raised if the algorithm cannot start with these
+    settings.
     """
-    known = problem.candidates
+    known = problem.candidates if algorithm.over_candidates else None
+    prior_mean = problem.prior_mean if known is None else known.prior_means
     try:
-        if not algorithm.over_candidates:
-            return algorithm.init(
-                build_kernel(problem), noise_var, trials, prior_mean=problem.prior_mean, rounds=rounds
-            )
-        assert known is not None
-        kernel = build_kernel(problem) if known.kernels is None else candidate_kernel([*known.kernels], problem.arms)
-        noise = noise_var if known.noise_vars is None else problem.f.new_tensor(known.noise_vars)
-        return algorithm.init(kernel, noise, trials, prior_mean=known.prior_means, rounds=rounds)
+        if known is not None and known.kernels is not None:
+            kernel = candidate_kernel([*known.kernels], problem.arms)
+        else:
+            kernel = build_kernel(problem)
+        return algorithm.init(kernel, problem.noise_var, problem.trials, prior_mean=prior_mean, rounds=rounds)
     except ValueError as error:
         raise RunError(f"{type(algorithm).__name__} cannot start on problem {problem.name!r}: {error}") from None
 
@@ -243,16 +233,14 @@ def settings_used(panel: Panel, data_dir: Path | None, device: torch.device, siz
     """
     if panel.by_trial:
         problem = shared_problem(panel, range(1), data_dir, device)
-        made = {method.label: panel.build_method(method) for method in panel.methods}
-        methods = {label: {"class": type(method).__name__, **vars(method)} for label, method in made.items()}
+        methods = {method.label: resolved(panel.build_method(method)) for method in panel.methods}
         return {**loop_of(panel).settings_used(panel, problem, device), "methods": methods}
     problem = build_problem(panel, range(1), data_dir, device)
-    noise_var = panel.noise_var or problem.noise_var
     algorithms = {method.label: build_algorithm(method, panel, problem) for method in panel.methods}
     with memory_errors(panel):
         for algorithm in algorithms.values():
-            start_state(algorithm, problem, noise_var, 1)
-    used = {"noise_var": noise_var, "methods": {label: resolved(made) for label, made in algorithms.items()}}
+            start_state(algorithm, problem)
+    used = {"noise_var": problem.noise_var, "methods": {label: resolved(made) for label, made in algorithms.items()}}
     if size is not None:  # notes tell of all trials, and no job has them all
         used["notes"] = build_problem(panel, range(panel.trials), data_dir, torch.device("cpu")).notes
     return used
@@ -263,42 +251,17 @@ def loop_of(panel: Panel) -> Any:
     return import_module(f"bo_robust.experiments.loop_{panel.loop}")  # they import BoTorch's optimisers
 
 
-def resolved(algorithm: ArmAlgorithm) -> dict[str, Any]:
-    """The settings an algorithm really uses, as plain JSON: its class, and every setting with its kind and constants.
+def resolved(method: Any) -> dict[str, Any]:
+    """The settings a method really uses, as plain JSON: its class, and every setting with its kind and constants.
 
     Example:
         ``{"class": "GPUCB", "width": {"kind": "finite", "num_arms": 20, "delta": 0.1, "scale": 0.447}}``
     """
     registries: tuple[Mapping[str, Any], ...] = (WIDTHS, TRUNCATIONS, FEATURES)
     kinds = {cls: kind for registry in registries for kind, cls in registry.items()}
-    settings: dict[str, Any] = {"class": type(algorithm).__name__}
-    for f in dataclasses.fields(algorithm):  # type: ignore[arg-type]
-        value = getattr(algorithm, f.name)
+    settings: dict[str, Any] = {"class": type(method).__name__}
+    for name, value in vars(method).items():
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             value = {"kind": kinds.get(type(value), type(value).__name__)} | dataclasses.asdict(value)
-        settings[f.name] = value
+        settings[name] = value
     return settings
-
-
-def _check_candidates(config: PanelMethod, panel: Panel, problem: Problem, where: str) -> None:
-    """Refuse problems without candidates, and panels that override the candidates' noise variances."""
-    if problem.candidates is None:
-        raise RunError(
-            f"{where}: {config.name} chooses among candidate priors and problem {problem.name!r} has none; the "
-            f"problems unknown_... have ({', '.join(kind for kind in OVER_ARMS if kind.startswith('unknown_'))})."
-        )
-    if problem.candidates.noise_vars is not None and panel.noise_var is not None:
-        raise RunError(f"{where}: the candidates have noise variances of their own; leave out `noise_var:`.")
-
-
-def _box(problem: Problem) -> dict[str, Any]:
-    """The kernel's lengthscale and smoothness, and the box of the arms: the unit box if it holds all arms."""
-    context: dict[str, Any] = {
-        name: getattr(problem.kernel, name) for name in ("lengthscale", "nu") if hasattr(problem.kernel, name)
-    }
-    if problem.arms is not None:
-        low, high = problem.arms.amin(0), problem.arms.amax(0)
-        if bool((low >= 0).all() & (high <= 1).all()):
-            low, high = torch.zeros_like(low), torch.ones_like(high)
-        context["bounds"] = tuple(zip(low.tolist(), high.tolist(), strict=True))
-    return context

@@ -76,13 +76,14 @@ def prepare(
     data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; BO_ROBUST_DATA by default.")] = None,
 ) -> None:
     """Convert a download to the file that a problem reads, and check that it is the data set."""
+    from bo_robust.experiments.problems.data import data_folder
     from bo_robust.experiments.problems.prepare import prepare as make
 
-    folder = data_dir or os.environ.get("BO_ROBUST_DATA")
+    folder = data_folder(data_dir)
     if folder is None:
         raise RunError("give the folder of data sets, --data-dir FOLDER or the environment variable BO_ROBUST_DATA.")
     try:
-        print(f"Wrote {make(name, file, Path(folder))}.")
+        print(f"Wrote {make(name, file, folder)}.")
     except ValueError as error:
         raise RunError(str(error)) from None
 

@@ -25,7 +25,7 @@ from pydantic_core import ErrorDetails
 
 from bo_robust.bandits import ALGORITHMS
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.outliers import OUTLIERS, Outliers
+from bo_robust.experiments.outliers import OUTLIERS, Frozen, Outliers
 from bo_robust.experiments.problems import PROBLEMS
 from bo_robust.utils.specs import SpecError, build, kind_of, nearest, quoted
 
@@ -43,13 +43,7 @@ DEFAULTS = {
 OF_ONE_LOOP = {"arms": {"delta", "noise_var", "dtype"}, "botorch": {"outliers"}, "environment": {"refit_every"}}
 
 
-class _Frozen(BaseModel):
-    """Base of all models: frozen, no unknown keys, and no conversion (a text is no number, nor is true)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class PanelMethod(_Frozen):
+class PanelMethod(Frozen):
     """A method in a panel: a key of :func:`methods_of` its loop.
 
     ``label`` is its name in tables and pictures, unique within a panel. By default it is the name, in capitals if that
@@ -79,7 +73,7 @@ class PanelMethod(_Frozen):
         return dict(self.model_extra or {})
 
 
-class Panel(_Frozen):
+class Panel(Frozen):
     """One problem, and several methods on the same draws."""
 
     name: Name
@@ -92,7 +86,7 @@ class Panel(_Frozen):
     # designs the same, by default 2 d + 2; points (x, z) before the first round, by default as many as the problem says
     initial: Natural | None = None
     seed: Natural = 0  # Seed of all random streams of the panel
-    compare: list[Pair] = []  # Labels to compare in words; each difference is the first minus the second
+    compare: list[Pair] = Field([])  # Labels to compare in words; each difference is the first minus the second
 
     # Over arms only. Failure probability of widths and levels that do not set their own
     delta: float = Field(0.1, gt=0.0, lt=1.0)
@@ -105,6 +99,9 @@ class Panel(_Frozen):
     # Over (x, z) only. Rounds between fits of the hyperparameters
     refit_every: Positive = 3
 
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
     @property
     def by_trial(self) -> bool:
         """Whether trials run one by one; over arms they advance together."""
@@ -113,19 +110,6 @@ class Panel(_Frozen):
     @property
     def labels(self) -> list[str]:
         return [method.label for method in self.methods]
-
-    @property
-    def rows(self) -> int:
-        """Rows of traces per trial: one after each round, and over (x, z) one after the initial design."""
-        return self.horizon + (self.loop == "environment")
-
-    def spans(self, size: int | None) -> list[tuple[int, int]]:
-        """First and last (exclusive) trial of every job: ``size`` trials each, or one job of all trials.
-
-        Where trials run one by one, ``size`` is ignored: a job is one trial.
-        """
-        step = 1 if self.by_trial else (size or self.trials)
-        return [(first, min(self.trials, first + step)) for first in range(0, self.trials, step)]
 
     @validator(mode="before")
     @classmethod
@@ -179,7 +163,7 @@ class Panel(_Frozen):
             raise RunError(f"panel {self.name!r}: {error}") from None
 
 
-class RunConfig(_Frozen):
+class RunConfig(Frozen):
     """A run: its name is that of the result folder, and panels are run in order."""
 
     name: str = "run"
@@ -213,10 +197,6 @@ class RunConfig(_Frozen):
         if len({panel.loop for panel in self.panels}) > 1:
             raise RunError(f"run {self.name!r} has panels of several loops; give each loop a run of its own.")
         return self
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for :func:`parse`, with all defaults of the panels written out."""
-        return self.model_dump(mode="json")
 
 
 # What other packages, and earlier versions of this one, call a key.

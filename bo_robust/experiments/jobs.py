@@ -58,13 +58,13 @@ class Setting(NamedTuple):
 
 
 def jobs_of(panels: Iterable[Panel], size: int | None) -> list[Job]:
-    """The jobs of all panels, in the order they are run; ``size`` as in :meth:`Panel.spans`."""
-    return [
-        Job(i, j, first, stop)
-        for i, panel in enumerate(panels)
-        for first, stop in panel.spans(size)
-        for j in range(len(panel.methods))
-    ]
+    """The jobs of all panels, in the order they are run: of ``size`` trials each, None for all, over arms."""
+    jobs = []
+    for i, panel in enumerate(panels):
+        step = 1 if panel.by_trial else (size or panel.trials)
+        for first in range(0, panel.trials, step):
+            jobs += [Job(i, j, first, min(panel.trials, first + step)) for j in range(len(panel.methods))]
+    return jobs
 
 
 def run_job(job: Job, panel: Panel, setting: Setting) -> None:
@@ -98,7 +98,8 @@ def _run(job: Job, panel: Panel, setting: Setting) -> tuple[pd.DataFrame, dict[s
     """The traces of a job, and its metadata: ``seconds``, the ``notes`` of the problem, and others of the loop."""
     trials = range(job.first, job.stop)
     with memory_errors(panel):
-        problem = shared_problem(panel, trials, setting.data_dir, find_device(setting.device))
+        of = range(1) if panel.by_trial else trials
+        problem = shared_problem(panel, of, setting.data_dir, find_device(setting.device))
         if panel.by_trial:
             loop, method, began = loop_of(panel), panel.build_method(panel.methods[job.method]), time.perf_counter()
             with torch.random.fork_rng():

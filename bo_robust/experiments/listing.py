@@ -11,7 +11,7 @@ from typing import Any
 from bo_robust.bandits import ALGORITHMS
 from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.truncation import TRUNCATIONS
-from bo_robust.experiments.build import FEATURES
+from bo_robust.experiments.build import FEATURES, STATED
 from bo_robust.experiments.config import methods_of
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.files import named_configurations, read
@@ -22,8 +22,7 @@ from bo_robust.methods import METHODS
 from bo_robust.utils.specs import nearest, quoted
 
 # Fields of algorithms that come from problem and panel (:mod:`bo_robust.experiments.build`).
-FILLED_IN = {"width", "truncation", "noise_scale", "delta", "lengthscales"}
-FILLED_IN |= {"num_conditions", "probabilities", "functional"}
+FILLED_IN = {"width", "truncation", "delta", "lengthscales", *STATED}
 # Everything that a configuration, Ax and Optuna can name.
 REGISTRIES: dict[str, dict[str, Any]] = {
     "methods of runs over arms": {**ALGORITHMS},

@@ -40,11 +40,9 @@ class Traces:
     ``dictionary`` says whether the algorithm has one, and so :data:`DICTIONARY_COLUMNS`; else these are None.
     """
 
-    def __init__(
-        self, horizon: int, trials: int, device: torch.device, dtype: torch.dtype, dictionary: bool = False
-    ) -> None:
-        def column(of: torch.dtype = dtype, fill: float = 0.0) -> Tensor:
-            return torch.full((horizon, trials), fill, dtype=of, device=device)
+    def __init__(self, horizon: int, problem: Problem, dictionary: bool = False) -> None:
+        def column(of: torch.dtype | None = None, fill: float = 0.0) -> Tensor:
+            return problem.f.new_full((horizon, problem.trials), fill, dtype=of)
 
         self.rounds = 0  # run
         self.arms = column(torch.int32)
@@ -72,14 +70,12 @@ def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) ->
     ``start_state``.
     """
     algorithm = build_algorithm(panel.methods[j], panel, problem)
-    noise_var = panel.noise_var or problem.noise_var
-    size = (panel.horizon, len(trials), problem.f.device, problem.f.dtype)
-    traces = Traces(*size, dictionary="dictionary" in algorithm.records)
-    state = start_state(algorithm, problem, noise_var, len(trials), panel.horizon)
+    traces = Traces(panel.horizon, problem, dictionary="dictionary" in algorithm.records)
+    state = start_state(algorithm, problem, panel.horizon)
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="every candidate failed")  # the summary says so
-        run_rounds(algorithm, problem, trials, panel.seed, noise_var, traces, state, panel.initial or 0)
+        run_rounds(algorithm, problem, trials, panel.seed, traces, state, panel.initial or 0)
     truncation = getattr(algorithm, "truncation", None)
     level = None if truncation is None else _final_level(truncation, panel.horizon, state)
     metadata = {
@@ -147,27 +143,23 @@ def run_rounds(
     problem: Problem,
     trials: Sequence[int],
     seed: int,
-    noise_var: float,
     traces: Traces,
-    state: State | None = None,
+    state: State,
     initial: int = 0,
-    fuse: bool | None = None,
-) -> State:
-    """Run until the traces are full and return the final state.
+) -> None:
+    """Run until the traces are full.
 
-    ``trials`` are the trial indices of the problem's rows, and ``initial`` counts the rounds of the initial design. A
-    given state is that after ``traces.rounds`` rounds and changes in place; None starts a fresh one. ``fuse`` says
-    whether rounds are run many in one call where that is possible; None: on CUDA.
+    ``trials`` are the trial indices of the problem's rows, and ``initial`` counts the rounds of the initial design. The
+    state is that after ``traces.rounds`` rounds and changes in place. Where that is possible on CUDA, many rounds are
+    run in one call.
     """
     horizon = traces.arms.shape[0]
-    if state is None:
-        state = start_state(algorithm, problem, noise_var, len(trials), horizon)
     arms = [
         stream(seed, "initial", trial).integers(problem.design_arms or problem.num_arms, size=initial)
         for trial in trials
     ]
     design = torch.from_numpy(np.stack(arms, 1)).to(problem.f.device)
-    fuse = (on_cuda(problem.f) if fuse is None else fuse) and can_fuse(algorithm, problem, state)
+    fuse = on_cuda(problem.f) and can_fuse(algorithm, problem, state)
     while traces.rounds < horizon:
         chunk = traces.rounds // CHUNK_ROUNDS
         begin, stop = chunk * CHUNK_ROUNDS, min(horizon, (chunk + 1) * CHUNK_ROUNDS)
@@ -184,7 +176,6 @@ def run_rounds(
                     run = run_fused(algorithm, problem, state, draws[i:end], uniforms[i:end], traces)
                 if not run:
                     play_round(algorithm, problem, state, draws[i], uniforms[i], traces, design)
-    return state
 
 
 def play_round(

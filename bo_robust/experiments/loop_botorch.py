@@ -43,14 +43,11 @@ DEFAULTS = METHODS["robust"].settings
 class Loop(Protocol):
     """What is run; points are ``d``, in the unit cube."""
 
-    def start(self, x: Tensor, y: float) -> None:
-        """Observe a point of the initial design."""
-
     def ask(self) -> Tensor:
         """Choose the next point."""
 
-    def tell(self, y: float) -> None:
-        """Observe it."""
+    def tell(self, x: Tensor, y: float) -> None:
+        """Observe it, at the nearest point that can be measured, or a point of the initial design."""
 
     def recommend(self) -> Tensor:
         """The point to use, from all that was observed."""
@@ -172,19 +169,14 @@ class BoTorchLoop:
         self.X, self.Y = torch.empty(0, problem.d, dtype=torch.float64), torch.empty(0, 1, dtype=torch.float64)
         self.model: Any = None
 
-    def start(self, x: Tensor, y: float) -> None:
-        self.asked = x
-        self.tell(y)
-
-    def tell(self, y: float) -> None:
-        self.X, self.Y = torch.cat([self.X, self.asked.unsqueeze(0)]), torch.cat([self.Y, self.Y.new_tensor([[y]])])
+    def tell(self, x: Tensor, y: float) -> None:
+        self.X, self.Y = torch.cat([self.X, x.unsqueeze(0)]), torch.cat([self.Y, self.Y.new_tensor([[y]])])
         self.model = None
 
     def ask(self) -> Tensor:
         self._fit()
         again = self.method.suggest(self.model, self.problem.candidates)
-        self.asked = self._maximised() if again is None else again[0]
-        return self.asked
+        return self._maximised() if again is None else again[0]
 
     def recommend(self) -> Tensor:
         """The observed point of the best posterior mean; of ``RobustGP``, of those that are ``recommendable``."""
@@ -240,10 +232,7 @@ def run_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) -> 
             warnings.simplefilter("always")
             x = design[t] if t < initial else problem.nearest(loop.ask())
             y = problem.center + draws.reading(problem, x, t)
-            if t < initial:
-                loop.start(x, y)
-            else:
-                loop.tell(y)
+            loop.tell(x, y)
             regret, last = math.nan, t + 1 == panel.horizon
             if last or (t + 1 >= initial and (t + 1) % method.every == 0):
                 value = problem.value(problem.nearest(loop.recommend()).unsqueeze(0))

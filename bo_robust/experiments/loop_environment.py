@@ -9,15 +9,16 @@ import math
 import time
 from typing import Any
 
-import numpy as np
 import torch
+from botorch.utils.transforms import unnormalize
 from torch import Tensor
 
 from bo_robust.acquisition import recommend_design
 from bo_robust.experiments.conditions.base import ConditionsMethod, Round
 from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.config import Panel
-from bo_robust.experiments.problems.conditions import ConditionsProblem, optimum, over_environment, regret
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem
+from bo_robust.experiments.problems.conditions.optimum import optimum, over_environment, regret
 from bo_robust.risk_measures.functionals import ValueAtRisk
 from bo_robust.utils.linalg import wait_for
 from bo_robust.utils.random import stream
@@ -31,12 +32,9 @@ def initial_pairs(problem: ConditionsProblem, n: int, seed: int, trial: int) -> 
     """
     draws = torch.from_numpy(stream(seed, "initial", trial).random((n, problem.dim_x + problem.dim_z)))
     u, v = draws.to(problem.x_bounds).split([problem.dim_x, problem.dim_z], dim=-1)
-    x = problem.x_bounds[0] + (problem.x_bounds[1] - problem.x_bounds[0]) * u
-    if problem.points is None:
-        z = problem.z_bounds[0] + (problem.z_bounds[1] - problem.z_bounds[0]) * v
-    else:
-        z = problem.points[(v[:, 0] * len(problem.points)).long()]
-    return torch.cat([x, z], -1)
+    points = problem.points
+    z = unnormalize(v, problem.z_bounds) if points is None else points[(v[:, 0] * len(points)).long()]
+    return torch.cat([unnormalize(u, problem.x_bounds), z], -1)
 
 
 def run_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel, trial: int) -> dict[str, list[Any]]:
@@ -96,7 +94,7 @@ def run_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel
             "seconds": math.nan,
             "fit_seconds": fit_seconds,
             "fit_ok": fit_ok,
-            "noise_var": gp.hyperparameters()["noise_var"][0],
+            "noise_var": float(gp.likelihood.noise.detach()),
             "point": None,
             "y": math.nan,
         }
@@ -135,18 +133,10 @@ def settings_used(panel: Panel, problem: ConditionsProblem, device: torch.device
 
 
 def _timed(method: ConditionsMethod, now: Round, seed: int) -> tuple[Tensor, float]:
-    """What the method proposes, and its seconds.
-
-    The generators of torch and NumPy (used by SciPy's optimisers) are seeded, and restored afterwards.
-    """
-    state = np.random.get_state()  # noqa: NPY002
+    """What the method proposes, and its seconds; torch's generator is seeded, and restored afterwards."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002
-        try:
-            began = time.perf_counter()
-            chosen = method.propose(now)
-            wait_for(now.X)
-            return chosen, time.perf_counter() - began
-        finally:
-            np.random.set_state(state)  # noqa: NPY002
+        began = time.perf_counter()
+        chosen = method.propose(now)
+        wait_for(now.X)
+        return chosen, time.perf_counter() - began

@@ -49,13 +49,13 @@ Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 InSd = Annotated[float, Field(gt=0.0)]  # in standard deviations of f
 
 
-class _Outliers(BaseModel):
-    """Base of the kinds of outliers."""
+class Frozen(BaseModel):
+    """Base of all models of a configuration: no unknown keys, and no conversion (a text is no number, nor is true)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Shift(_Outliers):
+class Shift(Frozen):
     """A ``share`` of the readings are wrong by ``size``: too good, too bad, or on either side."""
 
     kind: Literal["shift"]
@@ -64,7 +64,7 @@ class Shift(_Outliers):
     side: Literal["either", "good", "bad"] = "either"
 
 
-class Cauchy(_Outliers):
+class Cauchy(Frozen):
     """A ``share`` of the readings have Cauchy noise of this ``scale``."""
 
     kind: Literal["cauchy"]
@@ -72,14 +72,14 @@ class Cauchy(_Outliers):
     scale: InSd = 1.0
 
 
-class StudentT(_Outliers):
+class StudentT(Frozen):
     """All readings have Student-t noise of 2 degrees of freedom and this ``scale`` instead of Gaussian noise."""
 
     kind: Literal["student_t"]
     scale: InSd = 0.3  # then 8 % of it lies beyond one sd of f
 
 
-class DeadSensor(_Outliers):
+class DeadSensor(Frozen):
     """A ``share`` of the readings show one constant."""
 
     kind: Literal["dead_sensor"]

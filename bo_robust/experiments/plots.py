@@ -5,14 +5,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib
-
-# Before pyplot is imported: no window is wanted.
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from bo_robust.experiments.config import Panel
@@ -43,17 +40,19 @@ def file_name(index: int, panel: str) -> str:
 def draw_panel(panel: Panel, traces: pd.DataFrame) -> bytes:
     """A PNG file of a panel's regret by round, given the traces of the panel."""
     draw = {"arms": _over_arms, "botorch": _over_designs, "environment": _over_environment}[panel.loop]
-    with plt.rc_context(THEME):
-        figure, axes = plt.subplots(1, 2, figsize=(2 * SIZE[0], SIZE[1]), layout="constrained")
-        try:
-            draw(panel, traces, axes)
-            figure.suptitle(plain_text(panel.name))
-            handles, labels = axes[0].get_legend_handles_labels()
-            figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=6)
-            file = io.BytesIO()
-            figure.savefig(file, format="png", dpi=120)
-        finally:
-            plt.close(figure)
+    file = io.BytesIO()
+    with rc_context(THEME):
+        figure = Figure(figsize=(2 * SIZE[0], SIZE[1]), layout="constrained")
+        axes = figure.subplots(1, 2)
+        draw(panel, traces, axes)
+        for axis in axes:
+            axis.set_xlabel("evaluation" if panel.loop == "botorch" else "round")
+            if panel.loop != "arms":
+                axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        figure.suptitle(plain_text(panel.name))
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=6)
+        figure.savefig(file, format="png", dpi=120)
     return file.getvalue()
 
 
@@ -65,8 +64,7 @@ def _over_arms(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None
     for axis, title, curves in ((axes[0], "average regret R_t / t", average), (axes[1], "simple regret", simple)):
         axis.set_title(f"{title}: mean ± standard error")
         for label, look in looks_of(panel.labels).items():
-            _band(axis, at, _with_error(curves[label][:, at - 1]), label, look)
-        axis.set_xlabel("round")
+            _band(axis, at, mean_interval(curves[label][:, at - 1]), label, look)
         axis.set_xscale("log")
         axis.set_xlim(left=0.9)
         axis.set_ylim(bottom=0.0)
@@ -85,12 +83,9 @@ def _over_designs(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> N
     for label, look in looks_of(panel.labels).items():
         at = np.flatnonzero(~np.isnan(regret[label]).any(0))
         values = regret[label][:, at]
-        _band(axes[0], at + 1, _with_error(values), label, look)
+        _band(axes[0], at + 1, mean_interval(values), label, look)
         _band(axes[1], at + 1, mean_interval(log_regret(values), CONFIDENCE), label, look)
     axes[0].set_ylim(bottom=0.0)
-    for axis in axes:
-        axis.set_xlabel("evaluation")
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _over_environment(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None:
@@ -101,20 +96,10 @@ def _over_environment(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) 
     regret, regret_bound = _curves(panel, traces, "regret"), _curves(panel, traces, "regret_bound")
     for label, look in looks_of(panel.labels).items():
         of_log = log_regret(regret[label])
-        _band(axes[0], np.arange(panel.rows), mean_interval(of_log, CONFIDENCE), label, look)
+        _band(axes[0], np.arange(of_log.shape[1]), mean_interval(of_log, CONFIDENCE), label, look)
         if not np.isnan(regret_bound[label]).all():  # methods that do not bound the regret have none in any round
             axes[1].plot(np.median(regret_bound[label], 0), color=look["color"])
             axes[1].plot(10.0 ** np.median(of_log, 0), color=look["color"], linestyle="--")
-    for axis in axes:
-        axis.set_xlabel("round")
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def _with_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean over trials, and one standard error below and above it."""
-    mean, n = values.mean(0), len(values)
-    error = values.std(0, ddof=1) / np.sqrt(n) if n > 1 else 0.0
-    return mean, mean - error, mean + error
 
 
 def _band(axis: Axes, at: np.ndarray, curve: tuple[Any, Any, Any], label: str, look: dict[str, Any]) -> None:
@@ -127,7 +112,7 @@ def _band(axis: Axes, at: np.ndarray, curve: tuple[Any, Any, Any], label: str, l
 def _curves(panel: Panel, traces: pd.DataFrame, column: str) -> Mapping[str, np.ndarray]:
     """A column of the traces by label, ``trials x rows``."""
     return {
-        label: traces.loc[traces["method"] == label, column].to_numpy(dtype=float).reshape(panel.trials, panel.rows)
+        label: traces.loc[traces["method"] == label, column].to_numpy(dtype=float).reshape(panel.trials, -1)
         for label in panel.labels
     }
 

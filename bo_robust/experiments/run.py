@@ -32,7 +32,9 @@ from bo_robust.experiments.build import fastest_device, find_device, settings_us
 from bo_robust.experiments.config import Panel, RunConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, read, run_job, write
-from bo_robust.experiments.summary import join_metadata, print_report, summarise
+from bo_robust.experiments.problems.data import data_folder
+from bo_robust.experiments.report import print_report
+from bo_robust.experiments.summary import join_metadata, summarise
 from bo_robust.utils.specs import nearest, quoted
 
 BACKENDS = ("loky", "ray", "dask")
@@ -74,15 +76,14 @@ def start(
     if trials_per_job is not None and (trials_per_job < 1 or by_trial):
         hint = "left out in this loop, which runs trial by trial" if by_trial else "at least 1"
         raise RunError(f"--trials-per-job must be {hint}, got {trials_per_job}.")
-    if data_dir is None and os.environ.get("BO_ROBUST_DATA"):
-        data_dir = Path(os.environ["BO_ROBUST_DATA"])
-    data_dir = None if data_dir is None else data_dir.resolve()
+    data_dir = data_folder(data_dir)
+    data_dir = data_dir and data_dir.resolve()
     if device == "auto":
         device = fastest_device(config.panels, data_dir)
         if torch.cuda.is_available():
             console.print(f"Runs on {device}, the faster for so many arms and trials; --device chooses.")
     of_device = find_device(device)
-    identity = json.dumps([config.to_dict(), device, trials_per_job], sort_keys=True)
+    identity = json.dumps([config.model_dump(mode="json"), device, trials_per_job], sort_keys=True)
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     before = _summary_there(folder, digest)
     if before is not None:
@@ -202,7 +203,7 @@ def _finish(
             joined = join_metadata([of for _, of in left])
             of_methods[panel.name][label] = joined if notes is None else joined | {"notes": notes}
     traces = pd.concat(frames, ignore_index=True).astype({"panel": "category", "method": "category"})
-    summary = summarise(config, traces, of_methods) | known | {"config": config.to_dict()}
+    summary = summarise(config, traces, of_methods) | known | {"config": config.model_dump(mode="json")}
     print_report(summary, console)
     files = {"traces.parquet": traces.to_parquet(compression="zstd")}
     for i, panel in enumerate(config.panels):

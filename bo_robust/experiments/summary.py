@@ -1,15 +1,11 @@
-"""From traces to numbers, and to the tables and words on a terminal; the content of ``summary.json``."""
+"""From traces to numbers: the content of ``summary.json``."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 from scipy import stats
 
 from bo_robust.bandits import ALGORITHMS
@@ -22,44 +18,23 @@ MIN_TRUNCATED = 3
 FLOOR = 1e-4
 # Of the intervals around means of log10 regret, as in the figures of Nguyen et al. 2021.
 CONFIDENCE = 0.7
-# Tables are never narrower than this: a terminal may wrap a line, but no digit is cut.
-TABLE_WIDTH = 120
-LEGEND = {
-    "arms": (
-        "average regret: R_T / T; simple regret: of the arm recommended at the end, of largest posterior mean; best "
-        "queried: of the best arm chosen; all mean ± standard error over trials. cover: share of arms whose mean lies "
-        "in the interval, over all rounds; end: in the last round; of the likeliest candidate, where there are some. "
-        "width: mean multiplier of the standard deviation; truncated: share of the rewards beyond their level; sec.: "
-        "time run. Differences are paired by trial; 'lower' and 'higher' are t tests at 5 %, one at a time."
-    ),
-    "botorch": (
-        "simple regret: f at its best less f at the recommendation after the last evaluation, in sd of f, mean ± "
-        "standard error over trials; log10 regret: mean and 70 % confidence interval. found: share of the wrong "
-        "readings that are flagged as outliers at the end; false: share of the right ones. sec.: time a trial."
-    ),
-    "environment": (
-        "log10 regret: VaR(f) at its best less VaR(f) at the recommendation argmax VaR(mu), after the last round, mean "
-        "and 70 % confidence interval of the mean over trials. regret bound: max_x VaR(u) - VaR(l) at the "
-        "recommendation, median; held: share of all rounds in which no regret exceeded it. sec.: median per "
-        "acquisition, without the fit."
-    ),
-}
 
 Metadata = Mapping[str, Mapping[str, Any]]
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float | None]:
     """Mean and standard error over trials; a single trial has no error."""
-    mean = float(np.mean(values))
-    return mean, float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+    return float(values.mean()), float(stats.sem(values)) if len(values) > 1 else None
 
 
-def mean_interval(values: np.ndarray, confidence: float) -> tuple[Any, Any, Any]:
-    """Mean over the first axis and both ends of its Student-t confidence interval; all equal for one value."""
+def mean_interval(values: np.ndarray, confidence: float | None = None) -> tuple[Any, Any, Any]:
+    """Mean over the first axis, and both ends of its Student-t confidence interval; all equal for one value.
+
+    Without a ``confidence`` the interval reaches one standard error to both sides.
+    """
     mean, n = values.mean(0), len(values)
-    reach = 0.0 * mean
-    if n > 1:
-        reach = stats.t.ppf(0.5 + confidence / 2.0, n - 1) * values.std(0, ddof=1) / math.sqrt(n)
+    quantile = 1.0 if confidence is None else stats.t.ppf(0.5 + confidence / 2.0, n - 1)
+    reach = quantile * stats.sem(values) if n > 1 else 0.0
     return mean, mean - reach, mean + reach
 
 
@@ -315,172 +290,3 @@ def _elimination_warnings(label: str, found: dict[str, Any] | None, panel: Panel
             f"{panel.delta:g}: its width or noise_scale does not hold."
         )
     return lines
-
-
-def _number(key: str, form: str) -> Callable[[dict[str, Any]], str]:
-    """The text of a number of a method in a format of :meth:`str.format`; a dash stands for None."""
-    return lambda method: "-" if method[key] is None else form.format(method[key])
-
-
-def _with_error(key: str) -> Callable[[dict[str, Any]], str]:
-
-    def text(method: dict[str, Any]) -> str:
-        mean, error = method[key]
-        return f"{mean:.3g}" if error is None else f"{mean:.3g} ± {error:.2g}"
-
-    return text
-
-
-def _log_regret(method: dict[str, Any]) -> str:
-    """A mean and its confidence interval, if it has one."""
-    mean, interval = method["log10_regret"], method["interval"]
-    return f"{mean:.2f}" if interval is None else f"{mean:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"
-
-
-def _truncated(method: dict[str, Any]) -> str:
-    return f"{100 * method['truncated']:.2g}%" if method["truncated"] else "-"
-
-
-# Columns of the table of a loop: the title, and the text for a method of the summary.
-COLUMNS: dict[str, dict[str, Callable[[dict[str, Any]], str]]] = {
-    "arms": {
-        "average regret": _with_error("average_regret"),
-        "simple regret": _with_error("simple_regret"),
-        "best queried": _with_error("best_queried"),
-        "cover": _number("coverage", "{:.3f}"),
-        "end": _number("final_coverage", "{:.3f}"),
-        "width": _number("mean_width", "{:.3g}"),
-        "truncated": _truncated,
-        "sec.": _number("seconds", "{:.1f}"),
-    },
-    "botorch": {
-        "simple regret": _with_error("simple_regret"),
-        "log10 regret": _log_regret,
-        "found": _number("found", "{:.0%}"),
-        "false": _number("false_alarms", "{:.1%}"),
-        "sec.": _number("seconds", "{:.3g}"),
-    },
-    "environment": {
-        "log10 regret": _log_regret,
-        "median regret": _number("median_regret", "{:.3g}"),
-        "regret bound": _number("regret_bound", "{:.3g}"),
-        "held": _number("regret_bound_held", "{:.0%}"),
-        "sec.": _number("seconds", "{:.3g}"),
-    },
-}
-
-
-def size_of(panel: dict[str, Any]) -> str:
-    """Trials and rounds of a panel of the summary, in words."""
-    return f"{panel['trials']} trials x {panel['horizon']} {'evaluations' if panel['loop'] == 'botorch' else 'rounds'}"
-
-
-def print_report(summary: dict[str, Any], console: Console) -> None:
-    """Print one table per panel, then warnings and closing lines."""
-    for panel in summary["panels"]:
-        columns = COLUMNS[panel["loop"]]
-        title = f"{panel['name']}: {size_of(panel)}"
-        table = Table(title=escape(title), title_justify="left", pad_edge=False)
-        table.add_column("method", no_wrap=True)
-        for column in columns:
-            table.add_column(column, justify="right", no_wrap=True)
-        for label, method in panel["methods"].items():
-            table.add_row(escape(label), *(text(method) for text in columns.values()))
-        # Only for the table: rich would cut it to the console, but should wrap the lines below.
-        width, console.width = console.width, max(console.width, TABLE_WIDTH)
-        console.print(table)
-        console.width = width
-        if panel["notes"]:
-            console.print(panel["notes"], style="dim", markup=False)
-        for line in panel["warnings"]:
-            console.print(f"Warning: {line}", style="yellow", markup=False)
-    console.print(LEGEND[summary["panels"][0]["loop"]], style="dim", markup=False)
-    for line in closing_lines(summary):
-        console.print(line, markup=False)
-
-
-def closing_lines(summary: dict[str, Any]) -> list[str]:
-    """The findings in words; lines that belong to the one before are indented."""
-    lines = []
-    for panel in summary["panels"]:
-        best, methods, loop = panel["best"], panel["methods"], panel["loop"]
-        measure = {"arms": "average_regret", "botorch": "simple_regret", "environment": "log10_regret"}[loop]
-        value = format(_mean(methods[best][measure]), ".2f" if loop == "environment" else ".3g")
-        line = f"{panel['name']}: lowest {measure.replace('_', ' ')} {value} by {best}"
-        ties = panel["not_distinguishable_from_best"]
-        lines.append(line + (f", not distinguishable from {', '.join(ties)}." if ties else "."))
-        lines += ["  " + _in_words(comparison, methods) for comparison in panel["comparisons"]]
-        if loop == "arms":
-            lines += _arm_lines(panel)
-        lines += [
-            f"  {label}: {method['failed_fits']} fits failed; the last hyperparameters were kept."
-            for label, method in methods.items()
-            if method.get("failed_fits")
-        ]
-    return lines
-
-
-def _arm_lines(panel: dict[str, Any]) -> list[str]:
-    lines = []
-    if panel["no_better_than_random"]:
-        lines.append(f"  Not shown to be better than random arms: {', '.join(panel['no_better_than_random'])}.")
-    for label, method in panel["methods"].items():
-        if method["dictionary"] is not None:
-            size, ratio = method["dictionary"]
-            lines.append(f"  {label}: {size:.3g} arms in the dictionary at the end, {ratio:.3g} d_eff on average.")
-        if method["eliminations"] is not None:
-            lines.append(f"  {label}: {elimination_line(method['eliminations'])}")
-        if method["coverage"] is not None and method["coverage"] < 1.0 - panel["delta"]:
-            lines.append(
-                f"  {label}: intervals covered {method['coverage']:.3f} of the arms, below 1 - delta = "
-                f"{1 - panel['delta']:.3g}; do not read them as guarantees."
-            )
-        if method["failed_pulls"]:
-            trial, round_ = method["first_failed"]
-            lines.append(
-                f"  {label}: {method['failed_pulls']} failed pulls (rewards NaN or infinite), the first in trial "
-                f"{trial}, round {round_}; they taught nothing and the trials went on."
-            )
-    return lines
-
-
-def _in_words(comparison: dict[str, Any], methods: dict[str, Any]) -> str:
-    ours, theirs = comparison["pair"]
-    parts = []
-    for measure, found in comparison.items():
-        if measure == "pair":
-            continue
-        mean, error = found["mean"], found["error"]
-        a, b = (_mean(methods[label][measure]) for label in (ours, theirs))
-        name = measure.replace("_", " ")
-        if mean == 0.0 and not error:
-            parts.append(f"{name} {a:.3g}, identical in every trial")
-            continue
-        verdict = "no difference beyond noise"
-        if error is None:
-            verdict = "a single trial, no verdict"
-        elif found["significant"]:
-            share = f" by {100 * abs(mean) / b:.0f} %" if b > 0 and not measure.startswith("log") else ""
-            verdict = ("lower" if mean < 0 else "higher") + share
-        gap = f"difference {mean:.2g}" + ("" if error is None else f" ± {error:.2g}")
-        parts.append(f"{name} {a:.3g} against {b:.3g} ({verdict}; {gap})")
-    return f"{ours} against {theirs}: " + "; ".join(parts) + "."
-
-
-def _mean(value: Any) -> float:
-    """The mean of a measure, which stands alone or with its error."""
-    return value[0] if isinstance(value, list | tuple) else value
-
-
-def elimination_line(eliminations: dict[str, Any]) -> str:
-    """The eliminations of a method of the summary, in words."""
-    of = f"of {eliminations['trials']} trials"
-    if eliminations["true_survived"] is None:
-        start = "no candidate is known to be right"
-    else:
-        start = f"the true candidate survived in {eliminations['true_survived']} {of}"
-    line = f"{start}; on average {eliminations['mean_eliminated']:.3g} of {eliminations['candidates']} were eliminated"
-    if eliminations["mean_eliminated"] == 0.0:
-        return f"{start}; none was ever eliminated."
-    survived = ", ".join(f"{name} in {count}" for name, count in eliminations["survived"].items())
-    return f"{line}; left at the end ({of}): {survived}."

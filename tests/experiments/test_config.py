@@ -55,11 +55,11 @@ def test_defaults_reach_panels_and_panels_win():
 
 def test_plain_data_and_back(tmp_path):
     config = load_config(write(tmp_path, base()))
-    assert parse(config.to_dict()) == config
+    assert parse(config.model_dump(mode="json")) == config
     assert load_config(write(tmp_path, base()), ["trials=4"]) != config
     config = parse(environment(methods=[{"name": "rho-kg-apx", "label": "KG", "fantasies": 3}], horizon=7))
     assert config.panels[0].build_method(config.panels[0].methods[0]).fantasies == 3
-    assert parse(config.to_dict()) == config
+    assert parse(config.model_dump(mode="json")) == config
 
 
 def test_include_takes_panels_and_overrides_them(tmp_path):

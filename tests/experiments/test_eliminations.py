@@ -1,6 +1,5 @@
 """Runs of algorithms over candidates: what they take from the problem, initial designs, and the record."""
 
-import dataclasses
 import json
 import warnings
 
@@ -16,8 +15,7 @@ from bo_robust.experiments.build import build_algorithm, build_problem, resolved
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.loop_arms import Traces
-from bo_robust.experiments.problems.base import CandidatePriors
-from bo_robust.experiments.summary import closing_lines
+from bo_robust.experiments.report import closing_lines
 
 B2 = {"kind": "self_normalised", "norm_bound": 2.0}
 NAMES = {"he-gp-ucb": "HE", "mle-gp-ucb": "MLE", "expected-ucb": "Expected", "gp-ucb": "oracle"}
@@ -44,8 +42,9 @@ def test_a_run_reports_who_was_eliminated(tmp_path, device):
     found = methods["HE"]["eliminations"]
     # the same rounds by hand
     panel_config, problem, algorithms = built(device, trials=6)
-    traces = Traces(40, 6, device, torch.float64)
-    state = loop_arms.run_rounds(algorithms[0], problem, range(6), 0, problem.noise_var, traces, initial=5)
+    traces = Traces(40, problem)
+    state = start_state(algorithms[0], problem, 40)
+    loop_arms.run_rounds(algorithms[0], problem, range(6), 0, traces, state, initial=5)
     record = eliminations(state)
     assert len(record) > 0
     names = problem.candidates.names
@@ -106,9 +105,9 @@ def test_initial_designs_are_uniform_and_the_same_for_all(tmp_path, device):
     assert traces[(traces["round"] > 5) & (traces["method"] == "HE")]["width"].notna().all()
     # trial 7 alone has the design of trial 7 among others
     panel, _, algorithms = built(device, trials=1)
-    alone = Traces(40, 1, device, torch.float64)
     problem = build_problem(panel, [7], None, device)
-    loop_arms.run_rounds(algorithms[0], problem, [7], 0, problem.noise_var, alone, initial=5)
+    alone = Traces(40, problem)
+    loop_arms.run_rounds(algorithms[0], problem, [7], 0, alone, start_state(algorithms[0], problem, 40), initial=5)
     he = traces[(traces["method"] == "HE") & (traces["trial"] == 7)]
     assert alone.arms[:, 0].tolist() == he["arm"].tolist()
 
@@ -117,25 +116,14 @@ def test_other_algorithms_start_from_the_true_prior_mean(device):
     width = {"kind": "bayesian_finite"}
     algorithms = [{"name": "he-gp-ucb"}, {"name": "gp-ucb", "width": width}, {"name": "bkb", "oversampling": 5.0}]
     _, problem, (ours, plain, bkb) = built(device, problem="unknown_mean", methods=algorithms)
-    he, gp = (start_state(a, problem, problem.noise_var, 4, 40) for a in (ours, plain))
+    he, gp = (start_state(a, problem, 40) for a in (ours, plain))
     assert torch.equal(he.posterior.means[2], problem.candidates.prior_means)
     assert torch.equal(gp.posterior.mean, problem.prior_mean)
     true = torch.tensor(problem.candidates.true).to(device)
     assert torch.equal(he.posterior.under(true, he.posterior.means), gp.posterior.mean)
     assert ours.width == plain.width  # by default the Bayesian one, whose formula has delta / 2 in it
     with pytest.raises(RunError, match=r"BKB cannot start on problem 'unknown_mean'.*prior mean"):
-        start_state(bkb, problem, problem.noise_var, 4)
-
-
-def test_candidates_may_differ_in_noise_only(device):
-    panel, problem, algorithms = built(device, problem="unknown_mean", methods=[{"name": "he-gp-ucb"}])
-    noises = CandidatePriors(("calm", "loud"), noise_vars=(0.01, 1.0), true=(0,) * 4)
-    problem = dataclasses.replace(problem, candidates=noises)
-    state = start_state(algorithms[0], problem, 0.5, 4)
-    assert state.posterior.flat.noise_var.tolist() == [0.01, 1.0] * 4
-    with_noise = panel.model_copy(update={"noise_var": 0.3})
-    with pytest.raises(RunError, match="leave out `noise_var:`"):
-        build_algorithm(panel.methods[0], with_noise, problem)
+        start_state(bkb, problem)
 
 
 def test_constants_reach_test_and_width(device):

@@ -29,8 +29,10 @@ def problem(device, **changes):
 
 def run(algorithm, made, fuse, monkeypatch, horizon=HORIZON, state=None, traces=None):
     monkeypatch.setattr(loop_arms, "CHUNK_ROUNDS", 32)
-    traces = traces or Traces(horizon, len(TRIALS), made.f.device, torch.float64)
-    return run_rounds(algorithm, made, TRIALS, 5, 0.5, traces, state, fuse=fuse), traces
+    monkeypatch.setattr(loop_arms, "on_cuda", lambda tensor: fuse)
+    traces, state = traces or Traces(horizon, made), state or start_state(algorithm, made, horizon)
+    run_rounds(algorithm, made, TRIALS, 5, traces, state)
+    return state, traces
 
 
 def same(a, b):
@@ -45,7 +47,7 @@ def same(a, b):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_many_rounds_are_single_rounds(name, device, monkeypatch):
     made = problem(device)
-    assert can_fuse(ALGORITHMS[name], made, start_state(ALGORITHMS[name], made, 0.5, len(TRIALS), HORIZON))
+    assert can_fuse(ALGORITHMS[name], made, start_state(ALGORITHMS[name], made, HORIZON))
     ours = run(ALGORITHMS[name], made, True, monkeypatch)
     theirs = run(ALGORITHMS[name], made, False, monkeypatch)
     same(ours, theirs)
@@ -57,7 +59,7 @@ def test_goes_on_from_a_state_of_single_rounds(device, monkeypatch):
     made, algorithm = problem(device), ALGORITHMS["tgp-ucb"]
     state, first = run(algorithm, made, False, monkeypatch, horizon=40)
     assert state.posterior.buffers.num_pending > 0
-    traces = Traces(HORIZON, len(TRIALS), device, torch.float64)
+    traces = Traces(HORIZON, made)
     for name, values in first.tensors().items():
         getattr(traces, name)[:40] = values
     traces.rounds = 40
@@ -73,20 +75,20 @@ def test_what_cannot_be_run_from_tables(device):
         TGPUCB(FiniteWidth(40, 0.1), level, rule="clip"),
         GPUCB(SelfNormalisedWidth(1.0, 0.1, 0.1)),
     ):
-        state = start_state(algorithm, made, 0.5, len(TRIALS), HORIZON)
+        state = start_state(algorithm, made, HORIZON)
         assert not can_fuse(algorithm, made, state)
     plain = ALGORITHMS["gp-ucb"]
     for other in (problem(device, num_arms=150), make_problem("hard_instance", TRIALS, 0).to(device, torch.float64)):
-        state = start_state(plain, other, 0.5, len(TRIALS), HORIZON)
+        state = start_state(plain, other, HORIZON)
         assert not can_fuse(plain, other, state)
 
 
 def test_a_reward_that_is_not_finite_asks_for_an_eager_round(device):
     made, algorithm = problem(device), ALGORITHMS["gp-ucb"]
-    state = start_state(algorithm, made, 0.5, len(TRIALS), HORIZON)
+    state = start_state(algorithm, made, HORIZON)
     draws, uniforms = (torch.zeros(*shape, device=device).double() for shape in ((4, 3, 1), (4, 3)))
     draws[2, 1] = math.inf
-    traces = Traces(HORIZON, 3, device, torch.float64)
+    traces = Traces(HORIZON, made)
     assert run_fused(algorithm, made, state, draws[2:], uniforms[2:], traces) == 0
     assert (traces.rounds, state.round) == (0, 0)
     assert run_fused(algorithm, made, state, draws, uniforms, traces) == 2

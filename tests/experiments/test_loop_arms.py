@@ -62,8 +62,8 @@ def test_traces_record_what_the_state_holds(device, index):
     algorithm = build_algorithm(made.methods[index], made, problem)
     assert "dictionary" in algorithm.records
     seen = {"size": [], "estimate": []}
-    traces = Traces(30, 3, device, torch.float64, dictionary=True)
-    state = start_state(algorithm, problem, 1.0, 3, 30)
+    traces = Traces(30, problem, dictionary=True)
+    state = start_state(algorithm, problem, 30)
     design = torch.empty(0, 3, dtype=torch.long, device=device)
     draws, uniforms = loop_arms.draw_chunk(problem, range(3), 0, 0)
     for t in range(30):

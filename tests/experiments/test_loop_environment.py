@@ -10,7 +10,7 @@ from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.loop_environment import initial_pairs, run_trial
 from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.experiments.problems.conditions import regret
+from bo_robust.experiments.problems.conditions.optimum import regret
 
 # One for all tests, whose optimum is searched once.
 BRANIN = make("branin")

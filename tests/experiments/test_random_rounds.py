@@ -4,15 +4,16 @@ import pytest
 import torch
 
 from bo_robust.experiments import loop_arms
-from bo_robust.experiments.build import build_algorithm, build_problem
+from bo_robust.experiments.build import build_algorithm, build_problem, start_state
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.loop_arms import Traces, run_rounds
 
 
 def traces_of(panel, problem, trials):
-    traces = Traces(panel.horizon, len(trials), problem.f.device, problem.f.dtype)
+    traces = Traces(panel.horizon, problem)
     algorithm = build_algorithm(panel.methods[0], panel, problem)
-    run_rounds(algorithm, problem, trials, panel.seed, problem.noise_var, traces, initial=panel.initial or 0)
+    state = start_state(algorithm, problem, panel.horizon)
+    run_rounds(algorithm, problem, trials, panel.seed, traces, state, panel.initial or 0)
     return traces.tensors()
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from bo_robust.experiments import run as runs
 from bo_robust.experiments import summary as summaries
 from bo_robust.experiments.config import parse
+from bo_robust.experiments.report import print_report
 
 
 def test_verdicts_use_the_t_distribution():
@@ -49,7 +50,7 @@ def test_mean_log_regret_of_value_at_risk_by_hand(capsys):
     assert entry["final"] == pytest.approx([-3.2, -2.0])
     # Student's t with 1 degree of freedom: 0.85-quantile 1.9626, standard error 0.6
     assert entry["interval"] == pytest.approx([-2.6 - 0.6 * 1.9626, -2.6 + 0.6 * 1.9626], abs=1e-4)
-    summaries.print_report(summary, Console())
+    print_report(summary, Console())
     assert "-2.60 [-3.78, -1.42]" in capsys.readouterr().out
 
 

@@ -13,10 +13,10 @@ from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
-from bo_robust.confidence import FiniteWidth
+from bo_robust.confidence import FiniteWidth, Width
 from bo_robust.experiments.conditions.shared_gp import SharedGP
-from bo_robust.experiments.problems.conditions import ConditionsProblem
-from bo_robust.risk_measures.functionals import ValueAtRisk
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem
+from bo_robust.risk_measures.functionals import Functional, ValueAtRisk
 from bo_robust.utils.input_checks import check_count
 
 # Evaluations of a line search, for all methods. At a kink it finds nothing and uses them all: 8 in place of 20 halve
@@ -44,6 +44,10 @@ class Round:
         """Designs x observed so far, ``n x d_x``."""
         return self.X[:, : self.problem.dim_x]
 
+    def bound(self, functional: Functional, width: Width) -> ValueAtRiskUCB:
+        """The bounds on a functional of f(x, Z)."""
+        return ValueAtRiskUCB(self.gp.model(self.X, self.Y), self.problem.environment, functional, width, t=self.t)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionsMethod(ABC):
@@ -57,8 +61,7 @@ class ConditionsMethod(ABC):
 
     def bound(self, now: Round) -> ValueAtRiskUCB:
         """The bounds on VaR_alpha(f(x, Z)) by which designs are recommended."""
-        model = now.gp.model(now.X, now.Y)
-        return ValueAtRiskUCB(model, now.problem.environment, ValueAtRisk(now.problem.alpha), PAPER_WIDTH, t=now.t)
+        return now.bound(ValueAtRisk(now.problem.alpha), PAPER_WIDTH)
 
     @abstractmethod
     def propose(self, now: Round) -> Tensor:

@@ -3,14 +3,17 @@
 A method is a frozen dataclass of its settings; the configuration names it by its key in :data:`CONDITIONS_METHODS`.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction, qLogNoisyExpectedImprovement, qUpperConfidenceBound
 from botorch.acquisition.risk_measures import VaR
+from botorch.models import SingleTaskGP
 from botorch.sampling import SobolQMCNormalSampler
+from botorch.utils.transforms import unnormalize
 from torch import Tensor
 
 from bo_robust.acquisition import optimize_lnso, search_lacing_value
@@ -18,7 +21,7 @@ from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
 from bo_robust.experiments.conditions.base import DELTA, PAPER_WIDTH, ConditionsMethod, Optimised, Round
 from bo_robust.experiments.conditions.knowledge_gradient import RhoKGApx
-from bo_robust.experiments.problems.conditions import ConditionsProblem
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem
 from bo_robust.methods import METHODS
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment
 from bo_robust.risk_measures.functionals import Functional, Mean, ValueAtRisk, WorstCase
@@ -69,12 +72,11 @@ class UpperBound(Optimised):
         schedule: Width = specs.build(self.width, WIDTHS, {"delta": DELTA}, "width")
         return schedule
 
-    def acquisition(self, now: Round, environment: FiniteEnvironment | None = None) -> ValueAtRiskUCB:
-        model, functional = now.gp.model(now.X, now.Y), type(self).functional(now.problem.alpha)
-        return ValueAtRiskUCB(model, environment or now.problem.environment, functional, self.schedule, t=now.t)
+    def acquisition(self, now: Round) -> ValueAtRiskUCB:
+        return now.bound(type(self).functional(now.problem.alpha), self.schedule)
 
-    def propose(self, now: Round, environment: FiniteEnvironment | None = None) -> Tensor:
-        bound = self.acquisition(now, environment)
+    def propose(self, now: Round) -> Tensor:
+        bound = self.acquisition(now)
         x = self.maximised(bound, now.problem.x_bounds)
         return bound.select_condition(x.unsqueeze(0), self.selection_rule).point[0]
 
@@ -105,17 +107,15 @@ class VUCB(UpperBound):
     @property
     def search(self) -> LNSO | None:
         """The search that stands in for the exact quantile."""
-        made: LNSO | None = None
-        if self.optimizer is not None:
-            made = specs.build(self.optimizer, {"lnso": LNSO}, {}, "optimizer")
-        return made
+        return None if self.optimizer is None else specs.build(self.optimizer, {"lnso": LNSO}, {}, "optimizer")
 
-    def propose(self, now: Round, environment: FiniteEnvironment | None = None) -> Tensor:
+    def propose(self, now: Round) -> Tensor:
         if self.search is not None:
             return self.search(self.acquisition(now), now.problem.x_bounds)
         if self.scenarios:
-            environment = FiniteEnvironment(resample(now.problem, self.scenarios))
-        return super().propose(now, environment)
+            drawn = FiniteEnvironment(resample(now.problem, self.scenarios))
+            now = replace(now, problem=replace(now.problem, environment=drawn))
+        return super().propose(now)
 
     def bound(self, now: Round) -> ValueAtRiskUCB:
         return self.acquisition(now)
@@ -138,34 +138,45 @@ class Random(ConditionsMethod):
     """x uniform on its box, z from its distribution."""
 
     def propose(self, now: Round) -> Tensor:
-        lower, upper = now.problem.x_bounds
-        x = lower + (upper - lower) * torch.rand(now.problem.dim_x, dtype=lower.dtype).to(lower)
-        return torch.cat([x, _drawn(now.problem)])
+        u = torch.rand(now.problem.dim_x, dtype=torch.float64).to(now.X)
+        return torch.cat([unnormalize(u, now.problem.x_bounds), _drawn(now.problem)])
 
 
 @dataclass(frozen=True, kw_only=True)
-class MCVaR(Optimised):
+class Sampled(Optimised):
+    """Base of methods of joint posterior samples: ``AppendFeatures`` gives x its conditions, ``VaR`` is their risk.
+
+    BoTorch weighs its conditions equally. We therefore draw them anew in each round, with the probabilities of Z.
+    """
+
+    samples: int = 128
+    scenarios: int = 32
+
+    def acquisition(self, now: Round) -> Any:
+        z = resample(now.problem, self.scenarios)
+        # BoTorch counts from the upper tail. Where n alpha is whole, it would take the next larger value without 1e-9.
+        risk = VaR(1.0 - now.problem.alpha + 1e-9, n_w=len(z))
+        return self.of_model(now.gp.model(now.X, now.Y, append=z), risk, now)
+
+    @abstractmethod
+    def of_model(self, model: SingleTaskGP, risk: VaR, now: Round) -> AcquisitionFunction:
+        """The function to maximise, by the risk of samples of the model at the appended conditions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCVaR(Sampled):
     """BoTorch's own route: ``AppendFeatures``, ``VaR`` of joint posterior samples, ``qUpperConfidenceBound``.
 
-    BoTorch weighs its conditions equally and its optimisers return x alone. We therefore draw conditions anew in each
-    round with the probabilities of Z, and draw z from Z. BoTorch's ``VaR`` takes 1 - alpha, its ``beta`` is w^2.
+    BoTorch's optimisers return x alone, so z is drawn from Z. Its ``beta`` is w^2.
 
     Args:
         samples: Joint posterior samples.
         scenarios: Conditions, n_w. 0 takes as many as the environment has points.
     """
 
-    samples: int = 128
-    scenarios: int = 32
-
-    def acquisition(self, now: Round) -> AcquisitionFunction:
-        z = resample(now.problem, self.scenarios)
-        return qUpperConfidenceBound(
-            now.gp.model(now.X, now.Y, append=z),
-            beta=float(PAPER_WIDTH(now.t)) ** 2,
-            sampler=SobolQMCNormalSampler(torch.Size([self.samples])),
-            objective=risk_measure(now.problem.alpha, len(z)),
-        )
+    def of_model(self, model: SingleTaskGP, risk: VaR, now: Round) -> AcquisitionFunction:
+        sampler = SobolQMCNormalSampler(torch.Size([self.samples]))
+        return qUpperConfidenceBound(model, beta=float(PAPER_WIDTH(now.t)) ** 2, sampler=sampler, objective=risk)
 
     def propose(self, now: Round) -> Tensor:
         x = self.maximised(self.acquisition(now), now.problem.x_bounds)
@@ -174,27 +185,18 @@ class MCVaR(Optimised):
 
 @dataclass(frozen=True, kw_only=True)
 class NEIVaR(MCVaR):
-    """BoTorch's noisy expected improvement of the value at risk, ``qLogNoisyExpectedImprovement`` over ``VaR``.
-
-    Conditions are as in :class:`MCVaR`.
-    """
+    """BoTorch's noisy expected improvement of the value at risk, ``qLogNoisyExpectedImprovement`` over ``VaR``."""
 
     samples: int = 64
     scenarios: int = 16
 
-    def acquisition(self, now: Round) -> AcquisitionFunction:
-        z = resample(now.problem, self.scenarios)
-        return qLogNoisyExpectedImprovement(
-            now.gp.model(now.X, now.Y, append=z),
-            X_baseline=now.designs,
-            sampler=SobolQMCNormalSampler(torch.Size([self.samples])),
-            objective=risk_measure(now.problem.alpha, len(z)),
-            prune_baseline=True,
-        )
+    def of_model(self, model: SingleTaskGP, risk: VaR, now: Round) -> AcquisitionFunction:
+        sampler = SobolQMCNormalSampler(torch.Size([self.samples]))
+        return qLogNoisyExpectedImprovement(model, now.designs, sampler, risk, prune_baseline=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RhoKG(Optimised):
+class RhoKG(Sampled):
     """rhoKG^apx (Cakmak et al. 2020), see :mod:`bo_robust.experiments.conditions.knowledge_gradient`.
 
     ``fantasies`` is K, ``samples`` is M, ``scenarios`` are as in :class:`MCVaR`.
@@ -207,10 +209,7 @@ class RhoKG(Optimised):
     samples: int = 10
     scenarios: int = 16
 
-    def acquisition(self, now: Round) -> RhoKGApx:
-        z = resample(now.problem, self.scenarios)
-        model = now.gp.model(now.X, now.Y, append=z)
-        risk = risk_measure(now.problem.alpha, len(z))
+    def of_model(self, model: SingleTaskGP, risk: VaR, now: Round) -> AcquisitionFunction:
         return RhoKGApx(model, now.designs, risk, self.fantasies, self.samples)
 
     def propose(self, now: Round) -> Tensor:
@@ -234,12 +233,6 @@ CONDITIONS_METHODS: dict[str, type[ConditionsMethod]] = {
     "stable-opt": StableOptMethod,
     "v-ucb": VUCB,
 }
-
-
-def risk_measure(alpha: float, n: int) -> VaR:
-    """BoTorch's VaR of n equally probable conditions at our alpha, which counts from the lower tail."""
-    # Where n alpha is whole, BoTorch would take the next larger value without the 1e-9.
-    return VaR(1.0 - alpha + 1e-9, n_w=n)
 
 
 def resample(problem: ConditionsProblem, n: int) -> Tensor:

@@ -98,15 +98,6 @@ class SharedGP(torch.nn.Module):
         model.eval()
         return model
 
-    def hyperparameters(self) -> dict[str, list[float]]:
-        """Length-scales (of the unit box), signal and noise variance, mean."""
-        return {
-            "lengthscale": self.covariance.base_kernel.lengthscale.detach().flatten().tolist(),
-            "signal_var": [float(self.covariance.outputscale.detach())],
-            "noise_var": self.likelihood.noise.detach().flatten().tolist(),
-            "mean": [float(self.mean.constant.detach())],
-        }
-
 
 def maximised(model: SingleTaskGP) -> bool:
     """Fit a model; return whether that succeeded."""

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from bo_robust.experiments.problems.abalone import Abalone
-from bo_robust.experiments.problems.base import CandidatePriors, OverArms, Problem, RewardModel, Trials
-from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
+from bo_robust.experiments.problems.base import Problem, Trials
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem
 from bo_robust.experiments.problems.conditions.portfolio import Portfolio
 from bo_robust.experiments.problems.conditions.robot_pushing import RobotPushing
 from bo_robust.experiments.problems.conditions.synthetic import (
@@ -17,7 +17,7 @@ from bo_robust.experiments.problems.conditions.synthetic import (
     Hartmann3OneTwo,
     Hartmann3TwoOne,
 )
-from bo_robust.experiments.problems.designs import DesignProblem, Function, Laboratory, OverDesigns, OwnTable
+from bo_robust.experiments.problems.designs import DesignProblem, Function, Laboratory, OwnTable
 from bo_robust.experiments.problems.lower_bound import HardInstance
 from bo_robust.experiments.problems.pairs import Ball, Conditions
 from bo_robust.experiments.problems.sensors import IntelLab, MetrLAWeek, UnknownKernelTemperature
@@ -32,66 +32,47 @@ from bo_robust.experiments.problems.unknown_hyperparameters import (
 )
 from bo_robust.utils.specs import build
 
-__all__ = [
-    "PROBLEMS",
-    "CandidatePriors",
-    "ConditionsProblem",
-    "DesignProblem",
-    "OverArms",
-    "OverConditions",
-    "OverDesigns",
-    "Problem",
-    "RewardModel",
-    "Trials",
-    "make_conditions_problem",
-    "make_design_problem",
-    "make_problem",
-]
-
-OVER_ARMS: dict[str, type[OverArms]] = {
-    "abalone": Abalone,
-    "ball": Ball,
-    "cmu_light": CMULight,
-    "conditions": Conditions,
-    "djia29": DJIA29,
-    "gp_draw": GPDraw,
-    "hard_instance": HardInstance,
-    "intel_lab": IntelLab,
-    "many_arms": ManyArms,
-    "metr_la_week": MetrLAWeek,
-    "rkhs_function": RKHSFunction,
-    "seattle_latency": SeattleLatency,
-    "sp500": SP500,
-    "spiked_function": SpikedFunction,
-    "unknown_decomposition": UnknownDecomposition,
-    "unknown_kernel_temperature": UnknownKernelTemperature,
-    "unknown_lengthscale": UnknownLengthscale,
-    "unknown_mean": UnknownMean,
-    "unknown_period": UnknownPeriod,
-}
-OVER_DESIGNS: dict[str, type[OverDesigns]] = {"csv": OwnTable, "function": Function, "laboratory": Laboratory}
-OVER_CONDITIONS: dict[str, type[OverConditions]] = {
-    "branin": Branin,
-    "goldstein_price": GoldsteinPrice,
-    "hartmann3_12": Hartmann3OneTwo,
-    "hartmann3_21": Hartmann3TwoOne,
-    "portfolio": Portfolio,
-    "robot_pushing": RobotPushing,
-}
 # The problems of each ``loop:``.
 PROBLEMS: dict[str, Mapping[str, Any]] = {
-    "arms": OVER_ARMS,
-    "botorch": OVER_DESIGNS,
-    "environment": OVER_CONDITIONS,
+    "arms": {
+        "abalone": Abalone,
+        "ball": Ball,
+        "cmu_light": CMULight,
+        "conditions": Conditions,
+        "djia29": DJIA29,
+        "gp_draw": GPDraw,
+        "hard_instance": HardInstance,
+        "intel_lab": IntelLab,
+        "many_arms": ManyArms,
+        "metr_la_week": MetrLAWeek,
+        "rkhs_function": RKHSFunction,
+        "seattle_latency": SeattleLatency,
+        "sp500": SP500,
+        "spiked_function": SpikedFunction,
+        "unknown_decomposition": UnknownDecomposition,
+        "unknown_kernel_temperature": UnknownKernelTemperature,
+        "unknown_lengthscale": UnknownLengthscale,
+        "unknown_mean": UnknownMean,
+        "unknown_period": UnknownPeriod,
+    },
+    "botorch": {"csv": OwnTable, "function": Function, "laboratory": Laboratory},
+    "environment": {
+        "branin": Branin,
+        "goldstein_price": GoldsteinPrice,
+        "hartmann3_12": Hartmann3OneTwo,
+        "hartmann3_21": Hartmann3TwoOne,
+        "portfolio": Portfolio,
+        "robot_pushing": RobotPushing,
+    },
 }
 # The problems that these problems over arms are made of.
-INNER: dict[str, Mapping[str, Any]] = {"ball": OVER_ARMS, "conditions": OVER_CONDITIONS}
+INNER = {"ball": PROBLEMS["arms"], "conditions": PROBLEMS["environment"]}
 
 
 def make_problem(
     name: str, trials: Sequence[int], seed: int, /, *, data_dir: Path | str | None = None, **params: Any
 ) -> Problem:
-    """Make the problem over arms of a name, a key of :data:`OVER_ARMS`.
+    """Make the problem over arms of a name, a key of :data:`PROBLEMS`.
 
     Row i of the problem depends on ``seed`` and ``trials[i]`` alone. The settings ``params`` are the fields of the
     problem's class. Problems without data ignore ``data_dir`` (see
@@ -102,27 +83,27 @@ def make_problem(
         FileNotFoundError: if a data file is missing.
         ImportError: if the problem needs a package that is not installed.
     """
-    if "of" in params and name in INNER:
-        params["of"] = build(params["of"], INNER[name], {"data_dir": data_dir}, f"`of` of problem {name!r}")
-    kind: OverArms = build({**params, "kind": name}, OVER_ARMS, {"data_dir": data_dir}, "problem")
-    return kind.make(Trials(trials, seed))
+    problem: Problem = _kind("arms", name, data_dir, params).make(Trials(trials, seed))
+    return problem
 
 
 def make_conditions_problem(
-    name: str,
-    /,
-    *,
-    data_dir: Path | str | None = None,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype = torch.float64,
-    **params: Any,
+    name: str, /, *, data_dir: Path | str | None = None, device: torch.device | str = "cpu", **params: Any
 ) -> ConditionsProblem:
-    """Make the problem over (x, z) of a name, tensors on ``device`` and in ``dtype``; else as :func:`make_problem`."""
-    kind: OverConditions = build({**params, "kind": name}, OVER_CONDITIONS, {"data_dir": data_dir}, "problem")
-    return kind.make(device, dtype)
+    """Make the problem over (x, z) of a name, tensors on ``device`` in float64; else as :func:`make_problem`."""
+    problem: ConditionsProblem = _kind("environment", name, data_dir, params).make(device)
+    return problem
 
 
 def make_design_problem(name: str, /, *, data_dir: Path | str | None = None, **params: Any) -> DesignProblem:
     """Make the problem over designs of a name; else as :func:`make_problem`."""
-    kind: OverDesigns = build({**params, "kind": name}, OVER_DESIGNS, {"data_dir": data_dir}, "problem")
-    return kind.make()
+    problem: DesignProblem = _kind("botorch", name, data_dir, params).make()
+    return problem
+
+
+def _kind(loop: str, name: str, data_dir: Path | str | None, params: dict[str, Any]) -> Any:
+    """The object of the settings of a problem."""
+    context = {"data_dir": data_dir}
+    if "of" in params and name in INNER:
+        params = {**params, "of": build(params["of"], INNER[name], context, f"`of` of problem {name!r}")}
+    return build({**params, "kind": name}, PROBLEMS[loop], context, "problem")

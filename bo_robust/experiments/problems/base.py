@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -17,28 +17,20 @@ from torch import Tensor
 
 from bo_robust.risk_measures.functionals import Functional, as_functional
 from bo_robust.utils.covariance import Covariance
-from bo_robust.utils.input_checks import check_count, check_finite, check_like, check_positive, check_settings
+from bo_robust.utils.input_checks import check_finite, check_settings
 from bo_robust.utils.random import stream
-from bo_robust.utils.specs import quoted
 
 
 @dataclass(frozen=True)
 class Trials:
-    """The trials that a problem is made for.
+    """The trials that a problem is made for: one or more ``indices`` >= 0, and the ``seed`` >= 0 of the experiment.
 
-    ``indices`` holds one or more integers >= 0; others raise ``ValueError``. ``seed`` is that of the experiment, >= 0.
     The randomness of a problem in trial i depends on (seed, i) alone, so trial 7 made alone equals trial 7 of 256. The
     rewards are drawn later, from other streams.
     """
 
     indices: Sequence[int]
     seed: int
-
-    def __post_init__(self) -> None:
-        indices = list(self.indices)
-        bad = [i for i in indices if not isinstance(i, (int, np.integer)) or isinstance(i, bool) or i < 0]
-        if bad or not indices:
-            raise ValueError(f"trials must be one or more integers >= 0, e.g. range(20); got {quoted(bad or indices)}.")
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -104,44 +96,40 @@ class RewardModel(Movable, ABC):
 class CandidatePriors(Movable):
     """The finite set U of ``h`` candidate priors that algorithms over candidates choose from. All trials share it.
 
-    ``ValueError`` is raised if names repeat, if no candidate or no difference is given, or if shapes or constants do
-    not fit together.
+    ``ValueError`` is raised if names repeat, or if no candidate or no difference is given.
     """
 
     names: tuple[str, ...]  # One per candidate, as reports show it
     # Kernel matrices, `h x n x n`. None takes the problem's kernel for all.
     kernels: Tensor | None = field(default=None, repr=False)
     prior_means: Tensor | None = field(default=None, repr=False)  # `h x n`. None is zero.
-    noise_vars: tuple[float, ...] | None = None  # lambda of each candidate. None takes the problem's for all.
     # One per candidate, where the lengthscale is unknown (A-GP-UCB needs them)
     lengthscales: tuple[float, ...] | None = None
     # Index of the right candidate in every trial, `s`. None where no candidate is known to be right.
     true: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        h = len(self.names)
-        if h == 0 or len(set(self.names)) < h:
+        if not self.names or len(set(self.names)) < len(self.names):
             raise ValueError(f"candidates need names, one each, all different; got {self.names}.")
-        priors = {"kernels": self.kernels, "prior_means": self.prior_means, "noise_vars": self.noise_vars}
-        if all(each is None for each in priors.values()):
-            raise ValueError(f"candidates must differ in something: give one or more of {', '.join(priors)}.")
-        for name in ("noise_vars", "lengthscales"):
-            if (values := getattr(self, name)) is not None:
-                if len(values) != h:
-                    raise ValueError(f"{name} must hold one entry per candidate, {h}, got {len(values)}.")
-                for value in values:
-                    check_positive(**{name: value})
-        for index in self.true or ():
-            check_count(0, true=index)
-            if index >= h:
-                raise ValueError(f"true must name one of the {h} candidates, 0 to {h - 1}, got {index}.")
+        if self.kernels is None and self.prior_means is None:
+            raise ValueError("candidates must differ in something: give kernels or prior_means.")
+
+    @classmethod
+    def of_lengthscales(cls, lengthscales: Sequence[float], covariance: Callable[[float], Tensor]) -> Self:
+        """One candidate for each lengthscale > 0, of which ``covariance`` makes the kernel matrix."""
+        scales = tuple(float(ell) for ell in lengthscales)
+        if not scales:
+            raise ValueError("lengthscales must hold at least one number.")
+        kernels = torch.stack([covariance(ell) for ell in scales])
+        return cls(tuple(f"l = {ell:g}" for ell in scales), kernels, lengthscales=scales)
 
 
 @dataclass(frozen=True, eq=False)
 class Problem(Movable):
     """One problem over arms, for s trials at once.
 
-    ``ValueError`` is raised if shapes, dtypes, devices or constants do not fit together.
+    ``ValueError`` is raised if f or a constant is bad; kernels, arms and candidates are checked when an algorithm
+    starts (:func:`bo_robust.experiments.build.start_state`).
     """
 
     name: str
@@ -150,7 +138,7 @@ class Problem(Movable):
     # candidates it is the kernel of the right one, or the best guess where none is known to be right.
     kernel: Tensor | Covariance = field(repr=False)
     rewards: RewardModel = field(repr=False)
-    noise_var: float  # Suggested lambda of the posterior
+    noise_var: float  # lambda of the posterior
     arms: Tensor | None = field(default=None, repr=False)  # Locations, `n x d`
     arm_names: tuple[str, ...] = field(default=(), repr=False)
     norm_bound: float | None = None  # B, the bound on the norm of f that algorithms get
@@ -171,39 +159,7 @@ class Problem(Movable):
         if f.ndim != 2 or 0 in f.shape or not f.is_floating_point():
             raise ValueError(f"f must be s x n, s and n >= 1, floating point; got {tuple(f.shape)} {f.dtype}.")
         check_finite("f (mean rewards)", f)
-        (s, n), known = f.shape, self.candidates
-        if self.arms is None and not isinstance(self.kernel, Tensor):
-            raise ValueError("a covariance function needs arm locations: give arms (n x d) or a kernel matrix.")
-        parts: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
-            "the kernel matrix": (self.kernel, [(n, n), (s, n, n)]),
-            "arms": (self.arms, [(n, 1 if self.arms is None else self.arms.shape[-1])]),
-        }
-        if known is not None:
-            h = len(known.names)
-            parts["kernels of the candidates"] = (known.kernels, [(h, n, n)])
-            parts["prior_means of the candidates"] = (known.prior_means, [(h, n)])
-        for name, (part, shapes) in parts.items():
-            if isinstance(part, Tensor):
-                if part.shape not in shapes:
-                    fitting = " or ".join(" x ".join(map(str, shape)) for shape in shapes)
-                    raise ValueError(f"{name} must be {fitting} to fit f, got {tuple(part.shape)}.")
-                check_like(name, part, "f", f)
-                check_finite(name, part)
-        if self.arm_names and len(self.arm_names) != n:
-            raise ValueError(f"arm_names must hold {n} names, one per arm, got {len(self.arm_names)}.")
-        if (self.moment_bound is None) != (self.alpha is None):
-            raise ValueError("moment_bound and alpha belong together, E|y|^(1+alpha) <= v: give both or neither.")
         check_settings(self)
-        check_count(1, num_conditions=self.num_conditions)
-        if n % self.num_conditions:
-            raise ValueError(f"{n} arms are not pairs with {self.num_conditions} conditions.")
-        if known is not None:
-            if known.kernels is None and isinstance(self.kernel, Tensor) and self.kernel.ndim == 3:
-                raise ValueError(
-                    "candidates are shared by the trials: give them kernels, or one kernel for all trials."
-                )
-            if known.true is not None and len(known.true) != s:
-                raise ValueError(f"true of the candidates must hold {s} indices, one per trial, got {known.true}.")
 
     @property
     def prior_mean(self) -> Tensor | None:

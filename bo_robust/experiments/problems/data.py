@@ -114,6 +114,12 @@ def load_csv(name: str, data_dir: Path | str | None = None) -> pd.DataFrame:
     return pd.read_csv(verified(name, data_dir))
 
 
+def data_folder(given: Path | str | None) -> Path | None:
+    """The folder of data sets: that which is given, or that of the environment variable ``BO_ROBUST_DATA``."""
+    folder = given or os.environ.get("BO_ROBUST_DATA")
+    return Path(folder) if folder else None
+
+
 def verified(name: str, data_dir: Path | str | None = None) -> Path:
     """Find a data set's file, ``name`` in :data:`DATA_FILES`, and check what it holds.
 
@@ -124,9 +130,8 @@ def verified(name: str, data_dir: Path | str | None = None) -> Path:
         FileNotFoundError: if the file is missing, saying how to make it and how to point at it.
         ValueError: if its content differs.
     """
-    file = DATA_FILES[name]
-    folder = data_dir if data_dir is not None else os.environ.get("BO_ROBUST_DATA")
-    path = Path(folder, file.path) if folder else None
+    file, folder = DATA_FILES[name], data_folder(data_dir)
+    path = folder / file.path if folder else None
     if (SHIPPED / Path(file.path).name).is_file():
         path = SHIPPED / Path(file.path).name
     if path is None or not path.is_file():

@@ -5,7 +5,6 @@ Rewards are in standard deviations of f: over the cube, or over the rows of a ta
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,14 +64,6 @@ class DesignProblem:
         return self.candidates[(self.candidates - x).square().sum(-1).argmin()]
 
 
-class OverDesigns(ABC):
-    """Base of the kinds of problems over designs, as :class:`bo_robust.experiments.problems.base.OverArms`."""
-
-    @abstractmethod
-    def make(self) -> DesignProblem:
-        """Make the problem; errors are those of :func:`bo_robust.experiments.problems.make_design_problem`."""
-
-
 class Bumps:
     """A sum of Gaussian bumps over the unit cube, with the interface of BoTorch's test functions."""
 
@@ -119,7 +110,7 @@ LAB = {"alkox": True, "suzuki": True, "fullerenes": True, "photo_wf3": False, "b
 
 
 @dataclass(frozen=True)
-class Function(OverDesigns):
+class Function:
     """A test function over its box, most of them BoTorch's, with Gaussian noise."""
 
     function: str  # A name in `FUNCTIONS`
@@ -164,7 +155,7 @@ class Function(OverDesigns):
 
 
 @dataclass(frozen=True)
-class Laboratory(OverDesigns):
+class Laboratory:
     """A laboratory's table, as measured: suzuki is in the package, the others in the data folder."""
 
     table: str = "suzuki"  # A name in `LAB`
@@ -178,7 +169,7 @@ class Laboratory(OverDesigns):
 
 
 @dataclass(frozen=True)
-class OwnTable(OverDesigns):
+class OwnTable:
     """Your own table, a CSV file: one row is one experiment, and equal designs are replicates."""
 
     file: str  # Its path, from the working directory

@@ -13,7 +13,6 @@ from torch import Tensor
 from bo_robust.confidence.truncation import median_mad
 from bo_robust.experiments.problems.base import Problem, Trials
 from bo_robust.experiments.problems.rewards import TableRewards
-from bo_robust.utils.input_checks import check_tail_index
 
 SHARED_F = (
     "All trials share one f: a standard error over trials covers redrawn rewards (rows of the same table), not other "
@@ -44,33 +43,31 @@ def centred_problem(
     trials: Trials,
     *,
     notes: str,
-    alpha: float = 1.0,
     **fields: Any,
 ) -> Problem:
     """A problem whose rewards and regret are in MADs from the median of ``history``, all arms pooled.
 
-    lambda is the median over arms of the within-arm variance, B the largest |mean| of an arm, v the largest mean
-    |y|^(1+alpha) of an arm. v is an estimate from ``history``; the notes also give its value in ``table``. f is the
-    mean of ``table`` in all trials.
+    lambda is the median over arms of the within-arm variance, B the largest |mean| of an arm, v the largest mean y^2 of
+    an arm. v is an estimate from ``history``; the notes also give its value in ``table``. f is the mean of ``table`` in
+    all trials.
 
     ``fields`` replace those of the :class:`Problem`. By default the kernel is the correlation of ``history``, and
     rewards are uniform rows of the scaled ``table``. ``notes`` name the source.
 
     Raises:
-        ValueError: if ``history`` cannot be scaled or alpha is outside (0, 1].
+        ValueError: if ``history`` cannot be scaled.
     """
-    check_tail_index(alpha)
     centre, scale = median_mad(history)
     past, later = (history - centre) / scale, (table - centre) / scale
-    v, v_table = (float((np.abs(y) ** (1.0 + alpha)).mean(axis=0).max()) for y in (past, later))
+    v, v_table = (float(np.square(y).mean(axis=0).max()) for y in (past, later))
     found = {
         "noise_var": float(np.median(past.var(axis=0))),
         "norm_bound": float(np.abs(past.mean(axis=0)).max()),
         "moment_bound": v,
-        "alpha": alpha,
+        "alpha": 1.0,
         "notes": (
             f"{notes} Rewards and regret: (y - {centre:.6g}) / {scale:.6g}, median and MAD of the past "
-            f"rows. v = {v:.4g} is the largest E|y|^{1 + alpha:g} of an arm in the past rows; in the rows "
+            f"rows. v = {v:.4g} is the largest E|y|^2 of an arm in the past rows; in the rows "
             f"rewards are drawn from it is {v_table:.4g}. B is the largest |mean| of an arm in the past "
             f"rows, not an RKHS norm. {SHARED_F}"
         ),

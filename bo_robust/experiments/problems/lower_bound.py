@@ -12,17 +12,54 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from bo_robust.experiments.problems.base import OverArms, Problem, Trials
-from bo_robust.experiments.problems.rewards import HardRewards
+from bo_robust.experiments.problems.base import OverArms, Problem, RewardModel, Trials
+from bo_robust.experiments.problems.rewards import mean_at
 from bo_robust.experiments.problems.synthetic import even_points
 from bo_robust.utils.covariance import SquaredExponential
+from bo_robust.utils.input_checks import check_positive, check_tail_index
 
 # Quadrature on [-1, 1], the support of phi.
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)
 PHI = np.exp(-1.0 / (1.0 - NODES**2))
 # h(HALF_WIDTH) = h(0) / 2
 HALF_WIDTH = 0.44647931378221695
+
+
+@dataclass(frozen=True)
+class HardRewards(RewardModel):
+    """A reward is sgn(f) (v / 2 gap)^(1/alpha) with probability (2 gap / v)^(1/alpha) |f|, else 0.
+
+    Source: Ray Chowdhury & Gopalan 2019, Theorem 2. The mean is f, and E|y|^(1+alpha) = (v / 2 gap) |f| <= v for
+    |f| <= 2 gap. A probability that could exceed 1 for such f raises ``ValueError``.
+    """
+
+    gap: float
+    v: float
+    alpha: float
+
+    def __post_init__(self) -> None:
+        check_positive(gap=self.gap, v=self.v)
+        check_tail_index(self.alpha)
+        largest = 2.0 * self.gap / self.value
+        if largest > 1.0:
+            raise ValueError(
+                f"(2 gap / v)^(1/alpha) |f| reaches {largest:.3g} > 1 and is no probability; "
+                f"take a smaller gap (now {self.gap:g}) or a larger v (now {self.v:g})."
+            )
+
+    @property
+    def value(self) -> float:
+        """(v / 2 gap)^(1/alpha), the size of a nonzero reward."""
+        return (self.v / (2.0 * self.gap)) ** (1.0 / self.alpha)
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
+        return rng.random((rounds, 1))
+
+    def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
+        mean = mean_at(f, arms)
+        return self.value * mean.sign() * (draws[:, 0] < mean.abs() / self.value)
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
+from botorch.utils.transforms import normalize, unnormalize
 
 from bo_robust.experiments.problems.base import CandidatePriors, OverArms, Problem, Trials
 from bo_robust.experiments.problems.conditions.base import OverConditions
 from bo_robust.experiments.problems.conditions.synthetic import Branin
 from bo_robust.experiments.problems.rewards import Gaussian
+from bo_robust.experiments.problems.synthetic import even_points
 from bo_robust.experiments.problems.unknown_hyperparameters import UnknownLengthscale
 from bo_robust.risk_measures.functionals import WorstCase
 from bo_robust.utils.covariance import SquaredExponential
@@ -77,29 +79,25 @@ class Conditions(OverArms):
 
     def make(self, trials: Trials) -> Problem:
         check_count(2, designs=self.designs)
-        scales = tuple(float(ell) for ell in self.lengthscales)
-        if not scales:
-            raise ValueError("lengthscales must hold at least one number.")
-        inner = self.of.make("cpu", torch.float64)
+        inner = self.of.make("cpu")
         z, p = inner.points, inner.probabilities
         if z is None or p is None or inner.dim_x != 1:
             raise ValueError(f"designs must be on a line and Z finite; {inner.name!r} is not so.")
-        low, high = inner.x_bounds[0, 0], inner.x_bounds[1, 0]
-        x = low + (high - low) * torch.linspace(0.0, 1.0, self.designs, dtype=z.dtype)
-        X = torch.cat([x.repeat_interleave(len(z)).unsqueeze(1), z.repeat(self.designs, 1)], 1)
-        box = torch.cat([inner.x_bounds, inner.z_bounds], 1)
-        unit = (X - box[0]) / (box[1] - box[0])
-        kernels = torch.stack([SquaredExponential(ell)(unit, unit) for ell in scales])
+        x = unnormalize(even_points(self.designs), inner.x_bounds)
+        X = torch.cat([x.repeat_interleave(len(z), 0), z.repeat(self.designs, 1)], 1)
+        unit = normalize(X, torch.cat([inner.x_bounds, inner.z_bounds], 1))
+        candidates = CandidatePriors.of_lengthscales(self.lengthscales, lambda l: SquaredExponential(l)(unit, unit))
+        assert candidates.kernels is not None
         return Problem(
             name="conditions",
             f=trials.share(inner.f(X)),
-            kernel=kernels[(len(scales) - 1) // 2],
+            kernel=candidates.kernels[(len(self.lengthscales) - 1) // 2],
             rewards=Gaussian(inner.noise_var),
             noise_var=inner.noise_var,
             arms=X,
             norm_bound=self.norm_bound,
             noise_scale=inner.noise_var**0.5,
-            candidates=CandidatePriors(tuple(f"l = {ell:g}" for ell in scales), kernels, lengthscales=scales),
+            candidates=candidates,
             num_conditions=len(z),
             probabilities=tuple(p.tolist()),
             functional=inner.alpha,

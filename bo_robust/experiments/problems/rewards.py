@@ -15,13 +15,13 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
 
 from bo_robust.experiments.problems.base import RewardModel
-from bo_robust.utils.input_checks import check_finite, check_positive, check_settings, check_tail_index
+from bo_robust.utils.input_checks import check_positive, check_settings, check_tail_index
 from bo_robust.utils.specs import build
 
 
@@ -52,51 +52,11 @@ class OnePointSpikes(RewardModel):
         return mean_at(f, arms) + self.magnitude * draws[:, 0] * (arms == self.points)
 
 
-@dataclass(frozen=True)
-class HardRewards(RewardModel):
-    """A reward is sgn(f) (v / 2 gap)^(1/alpha) with probability (2 gap / v)^(1/alpha) |f|, else 0.
-
-    Source: Ray Chowdhury & Gopalan 2019, Theorem 2. The mean is f, and E|y|^(1+alpha) = (v / 2 gap) |f| <= v for
-    |f| <= 2 gap. A probability that could exceed 1 for such f raises ``ValueError``.
-    """
-
-    gap: float
-    v: float
-    alpha: float
-
-    def __post_init__(self) -> None:
-        check_positive(gap=self.gap, v=self.v)
-        check_tail_index(self.alpha)
-        largest = 2.0 * self.gap / self.value
-        if largest > 1.0:
-            raise ValueError(
-                f"(2 gap / v)^(1/alpha) |f| reaches {largest:.3g} > 1 and is no probability; "
-                f"take a smaller gap (now {self.gap:g}) or a larger v (now {self.v:g})."
-            )
-
-    @property
-    def value(self) -> float:
-        """(v / 2 gap)^(1/alpha), the size of a nonzero reward."""
-        return (self.v / (2.0 * self.gap)) ** (1.0 / self.alpha)
-
-    def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
-        return rng.random((rounds, 1))
-
-    def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
-        mean = mean_at(f, arms)
-        return self.value * mean.sign() * (draws[:, 0] < mean.abs() / self.value)
-
-
 @dataclass(frozen=True, eq=False)
 class TableRewards(RewardModel):
     """A reward is the arm's entry in a uniformly random row of ``table``, ``m x n``; f has no part."""
 
     table: Tensor
-
-    def __post_init__(self) -> None:
-        if self.table.ndim != 2 or 0 in self.table.shape:
-            raise ValueError(f"the reward table must be m x n, m and n >= 1, got {tuple(self.table.shape)}.")
-        check_finite("the reward table", self.table)
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         return rng.integers(0, self.table.shape[0], (rounds, 1)).astype(np.float64)
@@ -173,19 +133,30 @@ class Gaussian(Additive):
         return (2.0 * self.noise_var) ** (p / 2) * math.gamma((p + 1) / 2) / math.sqrt(math.pi)
 
 
-@dataclass(frozen=True)
-class StudentT(Additive):
-    """Student-t noise, ``df`` > 1: moments of order below df are finite (Ray Chowdhury & Gopalan 2019: df = 3)."""
+class HeavyTailed(Additive):
+    """Base of noise whose moments are finite below the order that the field ``tail`` holds, > 1."""
 
-    df: float = 3.0
+    tail: ClassVar[str]
 
     def __post_init__(self) -> None:
-        _check_index("df", self.df)
+        super().__post_init__()
+        order = getattr(self, self.tail)
+        if not (math.isfinite(order) and order > 1.0):
+            raise ValueError(f"{self.tail} must be > 1, otherwise the noise has no mean; got {order!r}.")
 
     @property
     def default_alpha(self) -> float:
-        """0.8 (df - 1), at most 1."""
-        return min(1.0, 0.8 * (self.df - 1.0))
+        """0.8 (order - 1), at most 1."""
+        return min(1.0, 0.8 * (getattr(self, self.tail) - 1.0))
+
+
+@dataclass(frozen=True)
+class StudentT(HeavyTailed):
+    """Student-t noise, ``df`` > 1: moments of order below df are finite (Ray Chowdhury & Gopalan 2019: df = 3)."""
+
+    tail = "df"
+
+    df: float = 3.0
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         return rng.standard_t(self.df, (rounds, 1))
@@ -199,20 +170,13 @@ class StudentT(Additive):
 
 
 @dataclass(frozen=True)
-class SymmetricPareto(Additive):
+class SymmetricPareto(HeavyTailed):
     """Noise of random sign and Pareto II (Lomax) size: P(|eta| > x) = (1 + x / scale)^(-index), index > 1."""
+
+    tail = "index"
 
     index: float = 1.5
     scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_index("index", self.index)
-
-    @property
-    def default_alpha(self) -> float:
-        """0.8 (index - 1), at most 1."""
-        return min(1.0, 0.8 * (self.index - 1.0))
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         return self.scale * signs(rng, rounds) * rng.pareto(self.index, (rounds, 1))
@@ -307,8 +271,3 @@ def reward_fields(
     alpha = model.default_alpha if alpha is None else alpha
     moment_bound = model.moment_bound(alpha, bound)
     return {"rewards": model, "alpha": alpha, "moment_bound": moment_bound, "noise_scale": model.noise_scale}
-
-
-def _check_index(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 1.0):
-        raise ValueError(f"{name} must be > 1, otherwise the noise has no mean; got {value!r}.")

@@ -49,11 +49,8 @@ class UnknownLengthscale(OverArms):
     def make(self, trials: Trials) -> Problem:
         X = even_points(self.num_arms)
         f = 0.6 * X[:, 0] + _normal(X[:, 0], 0.2, 0.08) / 8.0
-        scales = tuple(float(ell) for ell in self.lengthscales)
-        if not scales:
-            raise ValueError("lengthscales must hold at least one number.")
-        kernels = torch.stack([stationary(self.kernel, ell)(X, X) for ell in scales])
-        candidates = CandidatePriors(tuple(f"l = {ell:g}" for ell in scales), kernels, lengthscales=scales)
+        scales = self.lengthscales
+        candidates = CandidatePriors.of_lengthscales(scales, lambda l: stationary(self.kernel, l)(X, X))
         notes = (
             f"Berkenkamp's line with a bump, all trials the same f; candidates: {self.kernel} kernels of "
             f"lengthscales {_listed(scales)}. None is known to be right; algorithms without candidates use "

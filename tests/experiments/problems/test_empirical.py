@@ -46,8 +46,6 @@ def test_centred_problem_by_hand():
     assert problem.noise_var == pytest.approx((8 / 3) / 2.25)
     assert problem.noise_scale == pytest.approx(4 / 1.5 / 2)
     assert problem.notes.startswith("Data.")
-    with pytest.raises(ValueError, match="alpha"):
-        centred_problem("x", HISTORY, TABLE, Trials([0], 0), notes="", alpha=0.0)
 
 
 def test_paper_problem_by_hand():

@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy import integrate, stats
 
+from bo_robust.experiments.problems.lower_bound import HardRewards
 from bo_robust.experiments.problems.rewards import (
     Gaussian,
-    HardRewards,
     OnePointSpikes,
     ParetoRewards,
     RareSpikes,
@@ -184,8 +184,6 @@ def of_spec(**spec):
         (lambda: HardRewards(gap=0.6, v=1.0, alpha=1.0), "smaller gap"),  # 1.2 * 1.2 > 1
         (lambda: HardRewards(gap=0.0, v=1.0, alpha=1.0), "gap must be"),
         (lambda: HardRewards(gap=0.1, v=1.0, alpha=0.0), "alpha must be"),
-        (lambda: TableRewards(torch.zeros(3)), "m x n"),
-        (lambda: TableRewards(torch.tensor([[0.0, math.nan]])), "1 NaN"),
         (lambda: of_spec(kind="student_t", df=1.0), "df must be > 1"),
         (lambda: of_spec(kind="symmetric_pareto", index=0.9), "index must be > 1"),
         (lambda: of_spec(kind="gaussian", noise_var=-1.0), "noise_var must be"),

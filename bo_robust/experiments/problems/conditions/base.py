@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment
-from bo_robust.utils.input_checks import check_bounds, check_count, check_like, check_positive
 
 
 class OverConditions(ABC):
     """Base of the kinds of problems over (x, z), as :class:`bo_robust.experiments.problems.base.OverArms`."""
 
     @abstractmethod
-    def make(self, device: torch.device | str, dtype: torch.dtype) -> ConditionsProblem:
+    def make(self, device: torch.device | str) -> ConditionsProblem:
         """Make the problem; errors are those of :func:`bo_robust.experiments.problems.make_conditions_problem`."""
 
 
@@ -30,8 +29,7 @@ class ConditionsProblem:
     """Maximise VaR_alpha(f(x, Z)) over x, with Z finite or continuous.
 
     VaR_alpha is the LOWER quantile inf{v: P(f <= v) >= alpha}: a small alpha is averse to risk. BoTorch's
-    ``VaR(alpha)`` counts from the other tail. ``ValueError`` is raised if shapes, dtypes, devices or constants do not
-    fit together.
+    ``VaR(alpha)`` counts from the other tail.
     """
 
     name: str
@@ -46,22 +44,6 @@ class ConditionsProblem:
     search_points: int = 2048  # About how many x :func:`~.optimum.optimum` tries first, on a grid; few where f is slow
     search_tol: float = 1e-7  # Fraction of the box of x at which :func:`~.optimum.optimum` stops
     notes: str = field(default="", repr=False)  # The source, the units, and what is ours and not the paper's
-
-    def __post_init__(self) -> None:
-        for name in ("x_bounds", "z_bounds"):
-            try:
-                check_bounds(getattr(self, name))
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
-        z = self.environment.z
-        check_like("z_bounds", self.z_bounds, "x_bounds", self.x_bounds)
-        check_like("the environment", z, "x_bounds", self.x_bounds)
-        if z.shape[-1] != self.dim_z or not bool((z.clamp(self.z_bounds[0], self.z_bounds[1]) == z).all()):
-            raise ValueError(f"the environment must lie within z_bounds, {self.z_bounds.tolist()}.")
-        check_positive(noise_var=self.noise_var, search_tol=self.search_tol)
-        check_count(1, initial=self.initial, search_points=self.search_points)
-        if not 0.0 < self.alpha < 1.0:
-            raise ValueError(f"alpha (of the value at risk) must be strictly in (0, 1), got {self.alpha!r}.")
 
     @property
     def dim_x(self) -> int:
@@ -85,3 +67,14 @@ class ConditionsProblem:
             return None
         p, w = self.environment.probabilities, len(self.environment.z)
         return torch.full_like(self.environment.z[:, 0], 1.0 / w) if p is None else p
+
+
+def grid(lower: float, upper: float, side: int, dim: int, device: torch.device | str) -> Tensor:
+    """A regular grid on [lower, upper]^dim, ends included, ``side^dim x dim``. The last axis runs fastest."""
+    axis = torch.linspace(lower, upper, side, device=device, dtype=torch.float64)
+    return torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
+
+
+def bell(points: Tensor, centre: float, scale: float | Tensor) -> FiniteEnvironment:
+    """P(z) proportional to exp(-||(z - centre) / scale||^2) on points ``w x d_z``. ``scale`` is a number or ``d_z``."""
+    return FiniteEnvironment(points, torch.softmax(-((points - centre) / scale).square().sum(-1), dim=0))

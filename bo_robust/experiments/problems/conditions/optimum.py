@@ -1,17 +1,16 @@
 """The true value at risk of a problem, its best value over x, and regret."""
 
 import functools
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
+from botorch.utils.transforms import unnormalize
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_robust.experiments.problems.conditions.base import ConditionsProblem
-from bo_robust.experiments.problems.conditions.environments import grid
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem, grid
 from bo_robust.ops.weighted_quantile import weighted_quantile
 from bo_robust.risk_measures.environments import ContinuousEnvironment
-from bo_robust.utils.input_checks import check_count
 
 # How many quasi-random points stand for a continuous Z: when a value is reported, and while the search for an optimum
 # begins or f is told point by point.
@@ -24,12 +23,11 @@ TRIES = 16
 MAX_ROUNDS = 300
 
 
-@dataclass(frozen=True, eq=False)
-class Optimum:
-    """The best decision found."""
+class Optimum(NamedTuple):
+    """The best decision found, ``d_x``, and VaR_alpha(f(x, Z)) there."""
 
-    x: Tensor = field(repr=False)  # The decision, `d_x`
-    value: float  # VaR_alpha(f(x, Z)) there
+    x: Tensor
+    value: float
 
 
 def value_at_risk(problem: ConditionsProblem, X: Tensor, *, z_points: int = Z_POINTS) -> Tensor:
@@ -38,21 +36,8 @@ def value_at_risk(problem: ConditionsProblem, X: Tensor, *, z_points: int = Z_PO
     The value is exact for a finite Z, by sorting f over its points. A continuous Z is replaced by ``z_points`` Sobol
     points in its box (unscrambled, shifted by half a cell), weighted by its density. A power of two keeps them
     balanced. The error shrinks like 1 / z_points in one dimension, a little slower in two: it is 2e-5 and 1e-4 at the
-    optima of Branin and Hartmann-3. For the tolerance at P =
-    alpha see :mod:`bo_robust.ops.weighted_quantile`.
-
-    Raises:
-        ValueError: if X does not fit the problem or lies outside its box, or z_points is not an integer >= 1.
+    optima of Branin and Hartmann-3. For the tolerance at P = alpha see :mod:`bo_robust.ops.weighted_quantile`.
     """
-    check_count(1, z_points=z_points)
-    lower, upper = problem.x_bounds
-    if X.ndim == 0 or X.shape[-1] != problem.dim_x or X.dtype != lower.dtype or X.device != lower.device:
-        raise ValueError(
-            f"X must be ... x {problem.dim_x} {lower.dtype} on {lower.device} for problem {problem.name!r}, "
-            f"got {tuple(X.shape)} {X.dtype} on {X.device}."
-        )
-    if not bool((X.clamp(lower, upper) == X).all()):
-        raise ValueError(f"X leaves the box of problem {problem.name!r}, {problem.x_bounds.tolist()}, or is NaN.")
     points, probabilities = _environment(problem, z_points)
     w = len(points)
     flat = X.reshape(-1, problem.dim_x)
@@ -76,10 +61,8 @@ def optimum(problem: ConditionsProblem) -> Optimum:
 
     Any search finds a lower bound on the true maximum, so regret against it can be slightly negative.
     """
-    lower, upper = problem.x_bounds
-    d = problem.dim_x
-    side = max(2, round(problem.search_points ** (1.0 / d)))
-    candidates = lower + (upper - lower) * grid(0.0, 1.0, side, d, device=lower.device, dtype=lower.dtype)
+    side = max(2, round(problem.search_points ** (1.0 / problem.dim_x)))
+    candidates = unnormalize(grid(0.0, 1.0, side, problem.dim_x, problem.x_bounds.device), problem.x_bounds)
     values = value_at_risk(problem, candidates, z_points=COARSE_Z_POINTS)
     starts = values.topk(min(len(values), max(1, problem.search_points // 512))).indices
     x, value = _refined(problem, candidates[starts], 1.0 / (side - 1), COARSE_Z_POINTS)
@@ -112,18 +95,16 @@ def _refined(problem: ConditionsProblem, x: Tensor, radius: float, z_points: int
 
 
 def regret(problem: ConditionsProblem, X: Tensor) -> Tensor:
-    """What X (``... x d_x``) loses against the optimum in VaR_alpha, ``...``; errors as in :func:`value_at_risk`."""
+    """What X (``... x d_x``) loses against the optimum in VaR_alpha, ``...``."""
     return optimum(problem).value - value_at_risk(problem, X)
 
 
-def over_environment(
-    problem: ConditionsProblem, x: Tensor, *, z_points: int = COARSE_Z_POINTS
-) -> tuple[Tensor, Tensor]:
+def over_environment(problem: ConditionsProblem, x: Tensor) -> tuple[Tensor, Tensor]:
     """f at one decision ``x`` over the points of Z without noise, and their probabilities, ``w`` each; no gradient.
 
-    A continuous Z is replaced by ``z_points`` points as in :func:`value_at_risk`.
+    A continuous Z is replaced by points as in :func:`value_at_risk`.
     """
-    points, probabilities = _environment(problem, z_points)
+    points, probabilities = _environment(problem, COARSE_Z_POINTS)
     with torch.no_grad():
         return problem.f(torch.cat([x.expand(len(points), -1), points], dim=-1)), probabilities
 
@@ -134,10 +115,9 @@ def _environment(problem: ConditionsProblem, z_points: int) -> tuple[Tensor, Ten
         return problem.points, problem.probabilities
     environment = problem.environment
     assert isinstance(environment, ContinuousEnvironment)
-    lower, upper = problem.z_bounds
     # An unscrambled sequence begins at 0: half a cell centres the points.
-    sobol = SobolEngine(problem.dim_z).draw(z_points, dtype=lower.dtype) + 0.5 / z_points
-    points = lower + (upper - lower) * sobol.to(lower.device)
+    sobol = SobolEngine(problem.dim_z).draw(z_points, dtype=torch.float64) + 0.5 / z_points
+    points = unnormalize(sobol.to(problem.z_bounds), problem.z_bounds)
     log_prob = environment.log_prob(points)
     if log_prob is None:
         raise ValueError(f"the true value at risk of {problem.name!r} needs the log density of its continuous Z.")

@@ -38,12 +38,12 @@ class Portfolio(OverConditions):
 
     data_dir: Path | str | None = None
 
-    def make(self, device: torch.device | str, dtype: torch.dtype) -> ConditionsProblem:
-        box = torch.tensor([[0.0], [1.0]], device=device, dtype=dtype)
-        points = SobolEngine(2, scramble=True, seed=Z_SEED).draw(NUM_Z, dtype=torch.float64).to(device, dtype)
+    def make(self, device: torch.device | str) -> ConditionsProblem:
+        box = torch.tensor([[0.0], [1.0]], device=device, dtype=torch.float64)
+        points = SobolEngine(2, scramble=True, seed=Z_SEED).draw(NUM_Z, dtype=torch.float64).to(device)
         return ConditionsProblem(
             name="portfolio",
-            f=_return(self.data_dir, device, dtype),
+            f=_return(self.data_dir, device),
             x_bounds=box.repeat(1, 3),
             z_bounds=box.repeat(1, 2),
             noise_var=0.01,
@@ -62,8 +62,8 @@ class Portfolio(OverConditions):
         )
 
 
-def _return(data_dir: Path | str | None, device: torch.device | str, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
-    """Minus the posterior mean of the saved Gaussian process, ``... x 5`` to ``...``; it is solved in float64."""
+def _return(data_dir: Path | str | None, device: torch.device | str) -> Callable[[Tensor], Tensor]:
+    """Minus the posterior mean of the saved Gaussian process, ``... x 5`` to ``...``."""
     arrays = load_npz("borisk_portfolio", data_dir)
     saved = json.loads(verified("borisk_portfolio_surrogate", data_dir).read_bytes())
     covariance, noise_var, constant = saved_gp(saved)
@@ -74,11 +74,11 @@ def _return(data_dir: Path | str | None, device: torch.device | str, dtype: torc
     residuals = (loss - mean) / sd - constant
     weights = torch.cholesky_solve(residuals.unsqueeze(-1), torch.linalg.cholesky(K)).squeeze(-1)
     # Back from standardised units, and from loss to return.
-    weights, offset, observed = (-sd * weights).to(dtype), -mean - sd * constant, X.to(dtype)
+    weights, offset = -sd * weights, -mean - sd * constant
 
     def value(at: Tensor) -> Tensor:
         rows = at.reshape(-1, at.shape[-1]).split(CUDA_ROWS if on_cuda(at) else CPU_ROWS)
-        return torch.cat([covariance(x, observed) @ weights for x in rows]).reshape(at.shape[:-1]) + offset
+        return torch.cat([covariance(x, X) @ weights for x in rows]).reshape(at.shape[:-1]) + offset
 
     return value
 

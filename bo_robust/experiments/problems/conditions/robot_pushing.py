@@ -12,8 +12,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
-from bo_robust.experiments.problems.conditions.environments import bell, grid
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions, bell, grid
 
 GOAL = (3.0, 2.0)
 # Sizes in length units, times in seconds of the simulation.
@@ -37,9 +36,9 @@ class RobotPushing(OverConditions):
     proportional to exp(-||z||^2 / 0.4^2). f runs on the CPU, about 1.5 ms a point.
     """
 
-    def make(self, device: torch.device | str, dtype: torch.dtype) -> ConditionsProblem:
+    def make(self, device: torch.device | str) -> ConditionsProblem:
         box2d = _box2d()
-        points = grid(-1.0, 1.0, 8, 2, device=device, dtype=dtype)
+        points = grid(-1.0, 1.0, 8, 2, device)
 
         def f(X: Tensor) -> Tensor:
             values = []
@@ -51,8 +50,8 @@ class RobotPushing(OverConditions):
         return ConditionsProblem(
             name="robot_pushing",
             f=f,
-            x_bounds=torch.tensor([[-5.0, -5.0, 1.0], [5.0, 5.0, 30.0]], device=device, dtype=dtype),
-            z_bounds=torch.tensor([[-1.0, -1.0], [1.0, 1.0]], device=device, dtype=dtype),
+            x_bounds=torch.tensor([[-5.0, -5.0, 1.0], [5.0, 5.0, 30.0]], device=device, dtype=torch.float64),
+            z_bounds=torch.tensor([[-1.0, -1.0], [1.0, 1.0]], device=device, dtype=torch.float64),
             noise_var=0.01,
             alpha=0.1,
             initial=30,

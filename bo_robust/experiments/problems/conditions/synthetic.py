@@ -7,13 +7,15 @@ first, with noise of variance 0.01 and alpha = 0.1.
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.distributions import Normal
 
-from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
-from bo_robust.experiments.problems.conditions.environments import unit_environment
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions, bell, grid
+from bo_robust.risk_measures.environments import ContinuousEnvironment
+from bo_robust.utils.specs import quoted
 
 # BoTorch's Hartmann(3) keeps these in single precision and rounds the 0.03815 to 0.0381: its values are up to 1e-4 off.
 HEIGHTS = [1.0, 1.2, 3.0, 3.2]
@@ -30,7 +32,7 @@ CENTRES = [
 class AnalyticProblem(OverConditions):
     """An analytic function on the unit cube, whose first ``dim_x`` coordinates are decisions.
 
-    ``z`` is the distribution of Z, "discrete" or "continuous", see :func:`~.environments.unit_environment`. Class
+    ``z`` is the distribution of Z, "discrete" or "continuous", see :func:`unit_environment`. Class
     variables are fields of :class:`~.base.ConditionsProblem`.
     """
 
@@ -46,16 +48,16 @@ class AnalyticProblem(OverConditions):
     def f(self, X: Tensor) -> Tensor:
         """The function without noise, to be maximised: ``... x (dim_x + dim_z)`` to ``...``."""
 
-    def make(self, device: torch.device | str, dtype: torch.dtype) -> ConditionsProblem:
+    def make(self, device: torch.device | str) -> ConditionsProblem:
         return ConditionsProblem(
             name=self.name,
             f=self.f,
-            x_bounds=torch.tensor([[0.0], [1.0]], device=device, dtype=dtype).repeat(1, self.dim_x),
+            x_bounds=torch.tensor([[0.0], [1.0]], device=device, dtype=torch.float64).repeat(1, self.dim_x),
             noise_var=0.01,
             alpha=0.1,
             initial=self.initial,
             notes=self.notes,
-            **unit_environment(self.z, self.dim_z, device, dtype),
+            **unit_environment(self.z, self.dim_z, device),
         )
 
 
@@ -125,3 +127,20 @@ class Hartmann3TwoOne(Hartmann3OneTwo):
 
     name = "hartmann3_21"
     dim_x, dim_z = 2, 1
+
+
+def unit_environment(kind: str, dim: int, device: torch.device | str) -> dict[str, Any]:
+    """Describe Z on [0, 1]^dim, dim 1 or 2, by the fields of a :class:`~.base.ConditionsProblem` (the paper's App. I).
+
+    "discrete" is a regular grid with ends, 100 points for dim 1 and 8 x 8 for dim 2, with P(z) proportional to
+    exp(-||z - 0.5||^2 / 0.1^2). "continuous" is N(0.5, 0.125^2) cut at 2 sd, so on [0.25, 0.75]^dim. Another ``kind``
+    raises ``ValueError``.
+    """
+    if kind == "discrete":
+        points = grid(0.0, 1.0, 100 if dim == 1 else 8, dim, device)
+        box = torch.tensor([[0.0], [1.0]], device=device, dtype=torch.float64).repeat(1, dim)
+        return {"environment": bell(points, 0.5, 0.1), "z_bounds": box}
+    if kind == "continuous":
+        box = torch.tensor([[0.25], [0.75]], device=device, dtype=torch.float64).repeat(1, dim)
+        return {"environment": ContinuousEnvironment(box, Normal(box.new_tensor(0.5), 0.125)), "z_bounds": box}
+    raise ValueError(f"z must be 'discrete' or 'continuous', got {quoted(kind)}.")

@@ -1,12 +1,12 @@
-"""What a value-at-risk problem refuses, and the distributions of Z."""
+"""What a value-at-risk problem offers, and the distributions of Z."""
 
 import math
 
 import pytest
 import torch
 
-from bo_robust.experiments.problems.conditions import ConditionsProblem
-from bo_robust.experiments.problems.conditions.environments import unit_environment
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem
+from bo_robust.experiments.problems.conditions.synthetic import unit_environment
 from bo_robust.risk_measures.environments import FiniteEnvironment
 
 
@@ -37,29 +37,9 @@ def test_what_a_finite_problem_offers():
     assert equal.probabilities.tolist() == [0.25] * 4
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"alpha": 0.0}, "alpha"),
-        ({"alpha": 1.0}, "alpha"),
-        ({"noise_var": 0.0}, "noise_var"),
-        ({"initial": 0}, "initial"),
-        ({"x_bounds": table(0.0, 0.0)}, "x_bounds: bounds must be 2 x d"),
-        ({"x_bounds": table([0.0], [0.0])}, "lower below upper"),
-        ({"z_bounds": torch.tensor([[0.0], [1.0]])}, "z_bounds is torch.float32"),
-        ({"environment": FiniteEnvironment(table([0.0, 0.0]))}, "within z_bounds"),
-        ({"environment": FiniteEnvironment(table([1.5]))}, "within z_bounds"),
-        ({"environment": FiniteEnvironment(torch.zeros(2, 1))}, "the environment is torch.float32"),
-    ],
-)
-def test_bad_problems_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        tiny(**changes)
-
-
 @pytest.mark.parametrize(("dim", "w", "largest"), [(1, 100, 49 / 99), (2, 64, 3 / 7)])
 def test_discrete_environment(dim, w, largest, device):
-    found = unit_environment("discrete", dim, device, torch.float64)
+    found = unit_environment("discrete", dim, device)
     points, probabilities = found["environment"].z, found["environment"].probabilities
     assert points.shape == (w, dim)
     if dim == 1:  # effective support of the paper's probabilities, baselines.md
@@ -78,7 +58,7 @@ def test_discrete_environment(dim, w, largest, device):
 
 @pytest.mark.parametrize("dim", [1, 2])
 def test_truncated_normal(dim, device):
-    found = unit_environment("continuous", dim, device, torch.float64)
+    found = unit_environment("continuous", dim, device)
     assert found["z_bounds"].tolist() == [[0.25] * dim, [0.75] * dim]
     z = found["environment"]
     # The density at the mean; tests/test_environments.py holds draws and density to each other.

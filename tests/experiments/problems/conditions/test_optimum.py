@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.experiments.problems.conditions import optimum, over_environment, regret, value_at_risk
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem
+from bo_robust.experiments.problems.conditions.optimum import optimum, over_environment, regret, value_at_risk
 from bo_robust.risk_measures.environments import FiniteEnvironment
 
 
@@ -65,20 +65,6 @@ def test_continuous_value_agrees_with_draws(device):
     np.testing.assert_allclose(value_at_risk(problem, X).cpu().numpy(), drawn, atol=4e-3)
 
 
-def test_bad_decisions_are_refused():
-    problem = make("branin")
-    for X, message in (
-        (torch.zeros(3, 2, dtype=torch.float64), "must be ... x 1"),
-        (torch.zeros(3, 1), "torch.float32"),
-        (torch.full((1, 1), 1.5, dtype=torch.float64), "leaves the box"),
-        (torch.full((1, 1), float("nan"), dtype=torch.float64), "NaN"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            value_at_risk(problem, X)
-    with pytest.raises(ValueError, match="z_points"):
-        value_at_risk(make("branin", z="continuous"), torch.zeros(1, 1, dtype=torch.float64), z_points=0)
-
-
 # algorithms.md section 6 for a discrete Z, to the printed digits (a grid of 20001 x there). For a continuous Z a search
 # in x of the quantile of f over 2^21 cells of equal probability; what is left is the resolution of 2^14 points.
 KNOWN = {
@@ -110,9 +96,3 @@ def test_hartmann_optimum_beats_a_finer_grid(name, device):
     assert float(losses.min()) >= -1e-9
     # The grid comes close: the search is not somewhere else, the function has no spike above it.
     assert float(losses.min()) < 2e-3
-
-
-def test_single_precision(device):
-    problem = make("goldstein_price", device=device, dtype=torch.float32)
-    assert optimum(problem).value == pytest.approx(1.7994, abs=1e-3)
-    assert optimum(problem).x.dtype == torch.float32
