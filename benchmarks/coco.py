@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.common import environment, report
+from benchmarks.common import report, report_environment
 from benchmarks.stats import differences
 
 # f103, f106, ..., f130.
@@ -184,7 +184,7 @@ def main() -> None:
     os.chdir(options.out)  # where COCO writes its folder exdata
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    report("environment", 0, "none", None, None, environment())
+    report_environment()
     for name in options.methods:
         run_rounds(name, loops[name], options)
     hits |= {name: targets_hit(RECORD / label(name)) for name in loops if (RECORD / label(name)).exists()}

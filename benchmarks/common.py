@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["ROOT", "environment", "report"]
+__all__ = ["ROOT", "environment", "report", "report_environment"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,6 +37,11 @@ def report(
         "detail": detail or {},
     }
     print(json.dumps(row), flush=True)
+
+
+def report_environment(**more: Any) -> None:
+    """Print the first line of a file of results: :func:`environment`, and ``more``."""
+    print(json.dumps({"environment": environment() | more}), flush=True)
 
 
 def environment() -> dict[str, Any]:

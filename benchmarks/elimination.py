@@ -9,14 +9,13 @@ grows with their number. So a second comparison is with GP-UCB that chooses, but
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import warnings
 
 import torch
 from torch import Tensor
 
-from benchmarks.common import environment, report
+from benchmarks.common import report, report_environment
 from benchmarks.loop import additive, rounds, run_rounds
 from benchmarks.stats import LEAST, cpu_times, report_ratio
 from bo_robust.bandits.base import ArmAlgorithm
@@ -136,7 +135,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="torch device")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print(json.dumps({"environment": environment()}), flush=True)
+    report_environment()
     survival(torch.device(options.device))
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks.common import ROOT, environment, report
+from benchmarks.common import ROOT, report, report_environment
 from benchmarks.stats import LEAST, report_ratio
 from bo_robust.bandits import StreamedBBKB
 from bo_robust.bandits.posteriors.streams import ArmStream
@@ -80,7 +80,7 @@ def main() -> None:
         return
     if arguments.quick:
         arguments.arms, arguments.rounds, arguments.pairs = arguments.arms[:-1], 10, 1
-    report("environment", 0, "none", None, None, environment())
+    report_environment()
     for arms in arguments.arms:
         pairs = [[start(ranks, arms, arguments.rounds) for ranks in (1, 2)] for _ in range(arguments.pairs)]
         ones, twos = zip(*pairs, strict=True)

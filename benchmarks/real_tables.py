@@ -11,7 +11,6 @@ the median. ``--baseline`` adds BoTorch's ``RobustRelevancePursuitSingleTaskGP``
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 import warnings
@@ -30,7 +29,7 @@ from botorch.posteriors import TransformedPosterior
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from benchmarks.common import environment, report
+from benchmarks.common import report, report_environment
 from bo_robust import RobustGP
 
 TABLES: dict[str, dict[str, str]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
@@ -178,7 +177,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    print(json.dumps({"environment": environment()}), flush=True)
+    report_environment()
     for regime, (name, make) in product(arguments.regimes, MODELS.items()):
         results = list(pairs(arguments.group, arguments.splits, arguments.n, regime, make))
         summarise(name, regime, arguments.n, results)

@@ -23,7 +23,7 @@ from botorch.test_functions.multi_objective import BraninCurrin
 from botorch.utils.multi_objective.box_decompositions.dominated import DominatedPartitioning
 from scipy import stats
 
-from benchmarks.common import environment, report
+from benchmarks.common import report, report_environment
 from bo_robust.integrations.optuna import RobustSampler
 from bo_robust.utils.random import stream
 
@@ -107,7 +107,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    report("environment", 0, "none", None, None, environment())
+    report_environment()
     for name, make in PROBLEMS.items():
         for share in (0.0, FAULTY):
             left, seconds = {}, {}

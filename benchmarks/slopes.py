@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from benchmarks.bkb import NOISE_VAR, world
-from benchmarks.common import environment, report
+from benchmarks.common import report, report_environment
 from benchmarks.loop import additive, noise_and_uniforms, rounds
 from bo_robust import BKBModel, RobustGP
 from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, TGPUCB, VUCB
@@ -203,7 +203,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    report("environment", 0, "none", None, None, environment())
+    report_environment()
     for name in options.only:
         work = WORKS[name]
         (arms if work.T else fit)(name, 20, 20)  # what a first one loads

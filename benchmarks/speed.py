@@ -11,7 +11,6 @@ Reported are ratios of CPU seconds, the other checkout's over ours.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from benchmarks import arm_engine, bkb, elimination, fits
 from benchmarks.arm_engine import gp_problem
 from benchmarks.asks import TOOLS, asks, data
 from benchmarks.bkb import linear_world, run, world
-from benchmarks.common import ROOT, environment
+from benchmarks.common import ROOT, report_environment
 from benchmarks.loop import run_rounds
 from benchmarks.stats import ratios, report_ratio, seconds
 from bo_robust.bandits import BBKB, BKB, GPUCB, HEGPUCB
@@ -156,7 +155,7 @@ def main() -> None:
     if options.worker:
         worker(options.worker)
     elif options.against:
-        print(json.dumps({"environment": environment()}), flush=True)
+        report_environment()
         for name in options.only:
             theirs, mine = paired(name, options.against.resolve(), options.pairs)
             detail = {"min": min(ratios(theirs, mine).values), "max": max(ratios(theirs, mine).values)}
@@ -164,7 +163,7 @@ def main() -> None:
     elif len(options.parts) == 1:
         PARTS[options.parts[0]]()
     else:
-        print(json.dumps({"environment": environment()}), flush=True)
+        report_environment()
         for name in options.parts or PARTS:
             subprocess.run([sys.executable, "-m", "benchmarks.speed", name], check=True)
 

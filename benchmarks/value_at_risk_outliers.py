@@ -26,7 +26,7 @@ from botorch.optim import optimize_acqf
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from benchmarks.common import ROOT, environment, report
+from benchmarks.common import ROOT, report, report_environment
 from benchmarks.grid import Cell, Row, fill, load
 from benchmarks.stats import differences
 from bo_robust import RobustGP, ValueAtRiskUCB
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--summary", action="store_true", help="of the lines so far; nothing is run")
     parser.add_argument("--quick", action="store_true", help="one problem once, kept nowhere")
     arguments = parser.parse_args()
-    report("environment", 0, "none", None, None, environment())
+    report_environment()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # of flagged outliers, and of jitter
     with tempfile.TemporaryDirectory() as folder:

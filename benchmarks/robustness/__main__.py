@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from benchmarks.common import ROOT, environment, report
+from benchmarks.common import ROOT, report, report_environment
 from benchmarks.grid import Row, load
 from benchmarks.robustness.methods import GRID, register
 from benchmarks.robustness.summary import MAIN, REGIMES, summarise
@@ -118,7 +118,7 @@ def main() -> None:
             start(config, folder)
             add(rows_of(folder), options.results)
     if options.report:
-        report("environment", 0, "none", None, None, environment() | {"results": options.results.name})
+        report_environment(results=options.results.name)
         for line in summarise(load(options.results), seeds):
             report(**line)
     if options.picture:

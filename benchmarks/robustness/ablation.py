@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from botorch.models import SingleTaskGP
 
-from benchmarks.common import environment, report
+from benchmarks.common import report, report_environment
 from benchmarks.real_tables import TABLES, Score, Split, score, split
 from benchmarks.robustness.static import FAMILIES, detected
 from benchmarks.robustness.summary import REGIMES, SETTINGS
@@ -167,7 +167,7 @@ def main() -> None:
     parts: list[str] = options.parts
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    report("environment", 0, "none", None, None, environment())
+    report_environment()
     for family in ("tables", "replicated"):
         for regime in TABLE_REGIMES if family in parts else ():
             data = sets(regime, family == "replicated")

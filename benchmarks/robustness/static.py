@@ -28,7 +28,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from benchmarks.common import environment, report
+from benchmarks.common import report, report_environment
 from bo_robust import RobustGP
 from bo_robust.models.fitting import fit_evidence
 from bo_robust.utils.random import stream
@@ -103,7 +103,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    report("environment", 0, "none", None, None, environment())
+    report_environment()
     for family in options.families:
         count = options.sets if family == "peak" else math.ceil(options.sets / 10)
         rows: dict[str, list[dict[str, float]]] = {}
