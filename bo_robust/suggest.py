@@ -39,16 +39,14 @@ from bo_robust.acquisition import ValueAtRiskUCB
 from bo_robust.methods import DEFAULT, Choice, choose, flagged
 from bo_robust.models import CandidateEnsemble, RobustGP, TruncatedGP, marginal_moments, suggest_replicates
 from bo_robust.models.fitting import fit_evidence
-from bo_robust.models.reward_units import robust_units
 from bo_robust.models.training_data import recommendable
-from bo_robust.search_space import SearchSpace, among, numbers, seed_of
+from bo_robust.outcomes import Outputs
+from bo_robust.search_space import SearchSpace, among, seed_of
 from bo_robust.utils.input_checks import check_count, quoted
 
 __all__ = ["Suggestion", "suggest"]
 
 NOISE_FLOOR = 1e-6  # least noise variance that is learned; BoTorch's 1e-4 blurs the optimum of a noise-free objective
-LARGEST = 1e8  # limit of |y| in robust standard deviations, as models square it
-FAR = 100.0  # a value as many ranges of all others away from them is no measurement, if two designs have it
 HALFWAY = 0.5  # between the label of a success and that of a failure
 # The acquisition falls by this times the squared excess of the label over HALFWAY. Where failure is sure it is 2,500
 # lower, which rules the design out; so much steeper would stop line searches at the edge.
@@ -160,7 +158,7 @@ def suggest(
     if space.candidates is not None:
         known["num_arms"] = len(space.candidates)
     choice = choose(method, settings, known)
-    outputs = _Outputs.of(Y, constraints, maximize, len(X), centered=choice.model is not RobustGP)
+    outputs = Outputs.of(Y, constraints, maximize, len(X), centered=choice.model is not RobustGP)
     if choice.acquisition is ValueAtRiskUCB:
         raise ValueError(f"{method} needs conditions, which suggest does not choose; use it in Ax or BoTorch.")
     if outputs.several and choice.acquisition is not None:
@@ -191,7 +189,7 @@ class _Round:
     def __init__(
         self,
         space: SearchSpace,
-        outputs: _Outputs,
+        outputs: Outputs,
         choice: Choice,
         X: Tensor,
         pending: Tensor,
@@ -319,63 +317,6 @@ class _Round:
         )
 
 
-@dataclass(frozen=True)
-class _Outputs:
-    """Readings in robust standard deviations, where large objectives are good and constraints hold up to 0.
-
-    Objectives have a median of 0, or keep their zero, which says whether a logarithm makes sense.
-    """
-
-    scaled: Tensor  # n x (m + k)
-    center: Tensor
-    scale: Tensor  # negative where an objective is minimised
-    objectives: int
-
-    @property
-    def several(self) -> bool:
-        return self.scaled.shape[-1] > 1
-
-    @classmethod
-    def of(cls, Y: Any, constraints: Any, maximize: bool | Sequence[bool], n: int, centered: bool) -> _Outputs:
-        Y = numbers("Y", Y)
-        Y = Y.unsqueeze(-1) if Y.ndim == 1 else Y
-        if Y.ndim != 2 or len(Y) != n or Y.shape[-1] == 0:
-            raise ValueError(f"Y needs one row for each of the {n} designs of X, got shape {tuple(Y.shape)}.")
-        if not Y.isfinite().all():
-            row = int((~Y.isfinite()).any(-1).nonzero()[0])
-            raise ValueError(f"Y has no finite value in row {row}: give that design in X_failed or X_pending instead.")
-        m = Y.shape[-1]
-        C = Y[:, :0] if constraints is None else numbers("constraints", constraints)
-        if C.ndim != 2 or len(C) != n:
-            raise ValueError(f"constraints need one row for each of the {n} designs of X, got {tuple(C.shape)}.")
-        C = C.where(C.isfinite(), math.nan)[:, C.isfinite().any(0) if n else slice(None)]
-        signs = [maximize] * m if isinstance(maximize, bool) else list(maximize)
-        if len(signs) != m:
-            raise ValueError(
-                f"maximize needs one value, or one for each of the {m} objectives, got {quoted(maximize)}."
-            )
-        every = torch.cat([Y, C], -1)
-        units = [robust_units(y[y.isfinite()].numpy()) for y in every.mT] if n else []
-        center = torch.tensor([u.center if j < m else 0.0 for j, u in enumerate(units)], dtype=torch.float64)
-        scale = torch.tensor([u.scale for u in units], dtype=torch.float64)
-        if not (center.isfinite() & scale.isfinite()).all():
-            raise ValueError("readings differ by more than floating point holds; divide them by their size.")
-        scale[:m] *= torch.where(torch.tensor(signs), 1.0, -1.0)[: len(scale)]
-        for j, y in enumerate(Y.mT):
-            if (value := _sentinel(y)) is not None:
-                warnings.warn(
-                    f"{value:g} was read at several designs, and lies far from all other readings of objective {j}: "
-                    "if it stands for a measurement that failed, give these designs as failed (Optuna: raise "
-                    "TrialPruned); the model takes numbers for readings.",
-                    UserWarning,
-                    stacklevel=4,
-                )
-        scaled = ((every - center) / scale).clamp(-LARGEST, LARGEST) if n else every
-        if n and not centered:
-            scaled, center = scaled + center / scale, torch.zeros_like(center)
-        return cls(scaled, center, scale, m)
-
-
 class _WhereTrialsSucceed(AcquisitionFunction):
     """An acquisition function where success is likelier than failure; elsewhere the lower the surer failure is.
 
@@ -436,17 +377,6 @@ def _likelihood() -> GaussianLikelihood:
     prior = LogNormalPrior(-4.0, 1.0)
     floor = GreaterThan(NOISE_FLOOR, transform=None, initial_value=prior.mode)
     return GaussianLikelihood(noise_prior=prior, noise_constraint=floor)
-
-
-def _sentinel(y: Tensor) -> float | None:
-    """The value that seems to stand for failures, such as -999: several readings have it, none is near; or None."""
-    for value in (y.amin(), y.amax()) if len(y) else ():
-        others = y[y != value]
-        if len(y) - len(others) >= 2 and len(others) >= 3:  # at fewer it may be all others that are odd
-            spread = others.amax() - others.amin()
-            if (value - others).abs().amin() > FAR * spread > 0.0:
-                return float(value)
-    return None
 
 
 @contextmanager

@@ -7,8 +7,9 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 
 from bo_robust.models import RobustGP, suggest_replicates
+from bo_robust.outcomes import _sentinel
 from bo_robust.search_space import SearchSpace
-from bo_robust.suggest import _failure_model, _sentinel, _WhereTrialsSucceed, suggest
+from bo_robust.suggest import _failure_model, _WhereTrialsSucceed, suggest
 
 SEARCH = {"restarts": 2, "raw_samples": 32}
 BOX = [[0.0, -1.0], [4.0, 1.0]]

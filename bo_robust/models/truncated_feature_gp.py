@@ -30,8 +30,9 @@ from torch import Tensor
 from bo_robust.confidence.truncation import TRUNCATIONS, Truncation, mostly_beyond, truncate
 from bo_robust.features.maps import FourierMap, NystromMap
 from bo_robust.features.nystrom import NystromWeights
-from bo_robust.models.feature_gp import FeatureGP, WeightPosterior, cholesky_root, precision_matrix
+from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.inputs import from_spec
+from bo_robust.models.linear_regression import WeightPosterior, cholesky_root, precision_matrix
 from bo_robust.models.reward_units import NORMAL
 from bo_robust.models.training_data import check_no_outcome_transform, rewards_as_they_are, warn_of_truncated
 from bo_robust.utils.input_checks import is_number, quoted

@@ -9,7 +9,7 @@ from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.models import FeatureGP, FourierMap, NystromMap
-from bo_robust.models.feature_gp import gaussian_weights, log_evidence, precision_matrix
+from bo_robust.models.linear_regression import gaussian_weights, log_evidence, precision_matrix
 from tests.problems import points, rbf, rewards
 
 MAPS = ["fourier", "nystrom"]

@@ -1,0 +1,87 @@
+"""Readings of objectives and constraints, as the models of :func:`bo_robust.suggest` take them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bo_robust.models.reward_units import robust_units
+from bo_robust.search_space import numbers
+from bo_robust.utils.input_checks import quoted
+
+LARGEST = 1e8  # limit of |y| in robust standard deviations, as models square it
+FAR = 100.0  # a value as many ranges of all others away from them is no measurement, if two designs have it
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Readings in robust standard deviations, where large objectives are good and constraints hold up to 0.
+
+    Objectives have a median of 0, or keep their zero, which says whether a logarithm makes sense.
+    """
+
+    scaled: Tensor  # n x (m + k)
+    center: Tensor
+    scale: Tensor  # negative where an objective is minimised
+    objectives: int
+
+    @property
+    def several(self) -> bool:
+        return self.scaled.shape[-1] > 1
+
+    @classmethod
+    def of(cls, Y: Any, constraints: Any, maximize: bool | Sequence[bool], n: int, centered: bool) -> Outputs:
+        Y = numbers("Y", Y)
+        Y = Y.unsqueeze(-1) if Y.ndim == 1 else Y
+        if Y.ndim != 2 or len(Y) != n or Y.shape[-1] == 0:
+            raise ValueError(f"Y needs one row for each of the {n} designs of X, got shape {tuple(Y.shape)}.")
+        if not Y.isfinite().all():
+            row = int((~Y.isfinite()).any(-1).nonzero()[0])
+            raise ValueError(f"Y has no finite value in row {row}: give that design in X_failed or X_pending instead.")
+        m = Y.shape[-1]
+        C = Y[:, :0] if constraints is None else numbers("constraints", constraints)
+        if C.ndim != 2 or len(C) != n:
+            raise ValueError(f"constraints need one row for each of the {n} designs of X, got {tuple(C.shape)}.")
+        C = C.where(C.isfinite(), math.nan)[:, C.isfinite().any(0) if n else slice(None)]
+        signs = [maximize] * m if isinstance(maximize, bool) else list(maximize)
+        if len(signs) != m:
+            raise ValueError(
+                f"maximize needs one value, or one for each of the {m} objectives, got {quoted(maximize)}."
+            )
+        every = torch.cat([Y, C], -1)
+        units = [robust_units(y[y.isfinite()].numpy()) for y in every.mT] if n else []
+        center = torch.tensor([u.center if j < m else 0.0 for j, u in enumerate(units)], dtype=torch.float64)
+        scale = torch.tensor([u.scale for u in units], dtype=torch.float64)
+        if not (center.isfinite() & scale.isfinite()).all():
+            raise ValueError("readings differ by more than floating point holds; divide them by their size.")
+        scale[:m] *= torch.where(torch.tensor(signs), 1.0, -1.0)[: len(scale)]
+        for j, y in enumerate(Y.mT):
+            if (value := _sentinel(y)) is not None:
+                warnings.warn(
+                    f"{value:g} was read at several designs, and lies far from all other readings of objective {j}: "
+                    "if it stands for a measurement that failed, give these designs as failed (Optuna: raise "
+                    "TrialPruned); the model takes numbers for readings.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+        scaled = ((every - center) / scale).clamp(-LARGEST, LARGEST) if n else every
+        if n and not centered:
+            scaled, center = scaled + center / scale, torch.zeros_like(center)
+        return cls(scaled, center, scale, m)
+
+
+def _sentinel(y: Tensor) -> float | None:
+    """The value that seems to stand for failures, such as -999: several readings have it, none is near; or None."""
+    for value in (y.amin(), y.amax()) if len(y) else ():
+        others = y[y != value]
+        if len(y) - len(others) >= 2 and len(others) >= 3:  # at fewer it may be all others that are odd
+            spread = others.amax() - others.amin()
+            if (value - others).abs().amin() > FAR * spread > 0.0:
+                return float(value)
+    return None
