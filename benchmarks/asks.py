@@ -127,7 +127,7 @@ def asks() -> None:
             for name, prepare in TOOLS.items():
                 took[name].append(seconds(prepare(X, Y, seed), time.process_time))
         for name, times in took.items():
-            report(f"{name}: n = {n}", statistics.median(times), "s of a suggestion", None, None, {"each": times})
+            report(f"suggestion of {name}, n = {n}", statistics.median(times), "s, median", None, None, {"each": times})
         for name, (own, loop) in OURS.items():
-            report_paired(f"{name} over {own}, n = {n}", ratios(took[name], took[own]), "times", most=1.5)
-            report_paired(f"{name} over {loop}, n = {n}", ratios(took[name], took[loop]), "times")
+            report_paired(f"suggestion of {name} over {own}, n = {n}", ratios(took[name], took[own]), "times", most=1.5)
+            report_paired(f"suggestion of {name} over {loop}, n = {n}", ratios(took[name], took[loop]), "times")

@@ -108,5 +108,6 @@ def large() -> None:
                 mean, variance = new.mean, new.variance
                 rmse = float((mean - Y_new).square().mean().sqrt())
                 nlpd = float(0.5 * ((mean - Y_new).square() / variance + (2.0 * math.pi * variance).log()).mean())
-            detail = {"n": n, "rmse": float(f"{rmse:.4g}"), "nlpd": float(f"{nlpd:.4g}")}
-            report(f"{name}: n = {n}", took, "s of a fit", None, None, detail)
+            report(f"{name}, n = {n:,}: fit", took, "s", None, None)
+            report(f"{name}, n = {n:,}: RMSE", rmse, "in units of Y, noise 0.1", None, None)
+            report(f"{name}, n = {n:,}: NLPD", nlpd, "nats a reading", None, None)
