@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bo_robust.ops import naive_ops
 from bo_robust.utils import linalg
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,6 +58,14 @@ def device(request) -> torch.device:
 def tkwargs(device) -> dict:
     """Dtype and device of the tensors of a test."""
     return {"dtype": torch.float64, "device": device}
+
+
+@pytest.fixture
+def simulated(monkeypatch):
+    """CPU tensors take every path of CUDA, with the plain ops."""
+    monkeypatch.setattr(linalg, "simulated", True)
+    with naive_ops():
+        yield
 
 
 @pytest.fixture(scope="session")

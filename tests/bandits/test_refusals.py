@@ -9,16 +9,19 @@ from bo_robust import bandits
 from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, TGPUCB, VUCB, HEStableOpt, MiniGPUCB, StableOpt
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
-from bo_robust.confidence import ConstantWidth
-from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
+from bo_robust.confidence import ConstantWidth, RKHSWidth, SelfNormalisedWidth
+from bo_robust.confidence.truncation import ATANystromTruncation, NoTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from tests.refusals import check_refused
 
 WIDTH, LEVEL, FOURIER = ConstantWidth(2.0), TGPTruncation(4.0, 1.0), FourierFeatures(0.3, 5, ((0.0, 1.0),))
+OPEN = ATANystromTruncation(1.0, 1.0, 0.1, 50, num_features=None)
 X = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
 K = SquaredExponential(0.3)(X, X)
+THREE = candidate_kernel([SquaredExponential(0.1 * i) for i in (1, 2, 3)], X)
 PULLS, ONES = torch.zeros(2, dtype=torch.long), torch.ones(2, dtype=torch.float64)
 
 
@@ -57,6 +60,8 @@ REFUSALS = [
     ("rule", lambda: ATAGPUCB(WIDTH, LEVEL, FOURIER, rule="drop")),
     ("root", lambda: ATAGPUCB(WIDTH, LEVEL, FOURIER, "qr")),
     ("features", lambda: ATAGPUCB(WIDTH, LEVEL, 16)),
+    ("num_features", lambda: ATAGPUCB(WIDTH, OPEN, FOURIER)),
+    ("number of features", lambda: OPEN(1)),
     ("level", lambda: observe_twice(ATAGPUCB(WIDTH, lambda t: 1.0 / t, FOURIER))),
     ("arms", lambda: start(ATAGPUCB(WIDTH, NoTruncation(), FOURIER), ArmKernel.from_matrix(K))),
     ("bounds", lambda: start(ATAGPUCB(WIDTH, NoTruncation(), FOURIER), ArmKernel.from_matrix(K, 3.0 * X))),
@@ -80,7 +85,18 @@ REFUSALS = [
     ("dim", lambda: streamed().init(Matern(2.5, 0.3), 0.1, 0)),
     *(("lengthscales", lambda s=s: bandits.AGPUCB(WIDTH, s)) for s in ((), 0.2)),
     ("margin", lambda: bandits.ProbabilityOfImprovement(0.0)),
+    *(("lengthscale", lambda s=s: bandits.AGPUCB(WIDTH, (0.1, s))) for s in (0.0, -1.0)),
+    ("power", lambda: bandits.AGPUCB(WIDTH, (0.1,), power=0.0)),
     ("noise_scale", lambda: bandits.HEGPUCB(WIDTH, 0.0, 0.1)),
+    ("delta", lambda: bandits.HEGPUCB(WIDTH, 0.1, 1.0)),
+    # several candidates
+    ("2 lengthscales", lambda: start(bandits.AGPUCB(WIDTH, (0.1, 0.2)), THREE)),
+    ("1 widths", lambda: start(bandits.CandidateAlgorithm((WIDTH,)), THREE)),
+    ("2 widths", lambda: start(bandits.HEGPUCB((WIDTH, WIDTH), 0.1, 0.1), THREE)),
+    *(
+        ("Divide", lambda w=w: start(bandits.HEGPUCB(w, 0.1, 0.1), candidate_kernel([K, 4.0 * K])))
+        for w in (SelfNormalisedWidth(1.0, 0.1, 0.05), (WIDTH, RKHSWidth(1.0, 0.1)))
+    ),
     ("noise_var", lambda: start(bandits.HEGPUCB(WIDTH, 0.1, 0.1), noise_var=torch.ones(2, 2))),
     # pairs of a design and a condition
     ("num_conditions", lambda: v_ucb(num_conditions=0)),

@@ -36,7 +36,8 @@ def test_truncated_rewards_written_out(rule, device):
     for t, arm in enumerate(arms):
         y = f[0, arm] + noise[t, 0]
         for algorithm, state in zip((tgp, bkb), states, strict=True):
-            algorithm.observe(state, arm[None], y[None], torch.full_like(y[None], 0.5))
+            info = algorithm.observe(state, arm[None], y[None], torch.full_like(y[None], 0.5))
+            assert bool(info.truncated) == bool(y.abs() > LEVEL(t + 1))
         level = LEVEL(t + 1)
         beyond = bool(y.abs() > level)
         kept.append(y if not beyond else level * y.sign() if rule == "clip" else torch.zeros_like(y))

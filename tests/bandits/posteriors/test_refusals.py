@@ -5,10 +5,11 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bo_robust.bandits.posteriors import arms, dtc, truncated
+from bo_robust.bandits.posteriors import arms, candidates, dtc, truncated
 from bo_robust.bandits.posteriors.arm_kernel import noise_of_trials
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
+from bo_robust.bandits.posteriors.elimination import check_elimination, noise_allowance
 from bo_robust.bandits.posteriors.streams import ArmStream
 from bo_robust.bandits.posteriors.whitening import FeatureTable
 from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
@@ -18,6 +19,8 @@ SE = SquaredExponential(0.3)
 X = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
 EYE, ONE = torch.eye(3, dtype=torch.float64), torch.ones(30, dtype=torch.float64)
 BATCHED = GPyTorchCovariance(RBFKernel(batch_shape=torch.Size([2])).double())
+K = SE(X, X)
+TWO = candidates.candidate_kernel([SquaredExponential(0.2), Matern(1.5, 0.2)], X)
 TABLE = FeatureTable(torch.eye(3, dtype=torch.float64))
 PULLS, ONES = torch.zeros(2, dtype=torch.long), torch.ones(2, dtype=torch.float64)
 
@@ -86,6 +89,45 @@ REFUSALS = [
     ("level", lambda: truncated.observe(started(1.0), PULLS, ONES, 0.9)),
     ("oversampling", lambda: NystromDictionary(0.0)),
     *(("redraw_growth", lambda g=g: NystromDictionary(5.0, g)) for g in (0.5, "1")),
+    # several candidates
+    ("U", lambda: candidates.candidate_kernel([])),
+    *(
+        ("candidate 1", lambda k=k: candidates.candidate_kernel([K, k]))
+        for k in (K - 0.5 * torch.eye(6).double(), K + torch.ones_like(K).triu(1), K[1:, 1:])
+    ),
+    ("candidate 0", lambda: candidates.candidate_kernel([K.expand(2, 6, 6)])),
+    ("arms", lambda: candidates.candidate_kernel([SE])),
+    *(("candidates", lambda u=u: candidates.candidate_kernel(u, X)) for u in (SE, "rbf", None, {"a": K})),
+    *(
+        ("candidate 1", lambda u=u: candidates.candidate_kernel([K, u], X))
+        for u in (RBFKernel(), "rbf", None, {"kernel": "rbf"}, K.tolist(), SquaredExponential)
+    ),
+    *(("arms", lambda x=x: candidates.candidate_kernel([SE], x)) for x in (X[:, 0], X.tolist())),
+    ("batch shape", lambda: candidates.candidate_kernel([BATCHED], X)),
+    *(
+        ("number", lambda o=o: candidates.init(TWO, **{"noise_var": 0.1, "trials": 2} | o))
+        for o in ({"prior_mean": EYE[:, :1].expand(3, 6)}, {"noise_var": torch.tensor([0.1, 0.2, 0.3])})
+    ),
+    *(
+        ("prior_mean", lambda k=k, m=m: candidates.init(k, 0.1, 2, prior_mean=m))
+        for k, m in ((TWO, EYE[:2]), (ArmKernel.from_matrix(K), X[:, 0] * math.nan), (TWO, [0.0] * 6))
+    ),
+    ("U", lambda: candidates.init(ArmKernel.from_matrix(K), 0.1, 2, prior_mean=K[:0])),
+    *(("noise_var", lambda v=v: candidates.init(TWO, v, 2)) for v in (-0.1, "a", None, [[0.1], [0.1, 0.2]])),
+    ("trials", lambda: candidates.init(TWO, 0.1, 0)),
+    ("kernel", lambda: candidates.init(K, 0.1, 2)),
+    ("trial", lambda: candidates.observe(candidates.init(TWO, 0.1, 2), PULLS[:1], ONES)),
+    ("rewards", lambda: candidates.observe(candidates.init(TWO, 0.1, 2), PULLS, ONES.float())),
+    ("elimination", lambda: check_elimination("likely")),
+    *(
+        (
+            name,
+            lambda name=name, v=v: noise_allowance(
+                **{"t": 1, "noise_scale": 1.0, "candidates": 2, "delta": 0.1} | {name: v}
+            ),
+        )
+        for name, v in (("t", 0), ("noise_scale", 0.0), ("noise_scale", -1.0), ("candidates", 0), ("delta", 1.0))
+    ),
     # streams
     *(("arms", lambda x=x: ArmStream.of_tensor(x)) for x in (X.numpy(), X[:0])),
     ("arms", lambda: list(ArmStream(lambda a, b: X[a:b].long(), 0, 6).blocks(X))),
