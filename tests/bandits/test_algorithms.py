@@ -9,6 +9,7 @@ from botorch.models import SingleTaskGP
 from scipy import stats
 
 from bo_robust.bandits import (
+    BKB,
     GPUCB,
     IRGPUCB,
     TGPUCB,
@@ -29,6 +30,8 @@ from bo_robust.confidence import (
 )
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.utils.covariance import SquaredExponential
+from bo_robust.utils.input_checks import RULES
+from tests.bandits.naive import exact
 from tests.bandits.problems import N, check_golden, draw_from_prior, kernel, run_rounds, table
 
 
@@ -73,6 +76,34 @@ def test_tgp_zeroes_with_the_level_of_the_round(golden, device):
         zeroed.append(bool(info.truncated))
     assert zeroed == [y == 0.0 for y in expected["truncated"]]
     check_golden(state.posterior, expected)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_truncated_rewards_written_out(rule, device):
+    """Exact regression from scratch every round, on the truncated rewards so far; BKB with everything kept agrees."""
+    (f, _, _), g = table(1, 40, device), torch.Generator().manual_seed(1)
+    sizes = 0.2 * torch.rand(40, generator=g, dtype=torch.float64) ** (-1 / 1.3)
+    noise = (sizes * (2 * torch.randint(0, 2, (40,), generator=g) - 1)).to(device)
+    kern, noise_var = kernel(device), 0.1
+    K = kern.matrix
+    arms = torch.randint(0, len(K), (40,), generator=torch.Generator().manual_seed(2)).to(device)
+    width, level_of = ConstantWidth(1.0), TGPTruncation(0.5, 0.5)
+    algorithms = TGPUCB(width, level_of, rule), BKB(width, 1e12, "fresh", level_of, rule)
+    states = [algorithm.init(kern, noise_var, 1) for algorithm in algorithms]
+    kept, lost = [], 0
+    for t, arm in enumerate(arms):
+        y = f[0, arm] + noise[t]
+        for algorithm, state in zip(algorithms, states, strict=True):
+            info = algorithm.observe(state, arm[None], y[None], torch.full_like(y[None], 0.5))
+            assert bool(info.truncated) == bool(y.abs() > level_of(t + 1))
+        level = level_of(t + 1)
+        beyond = bool(y.abs() > level)
+        kept.append(y if not beyond else level * y.sign() if rule == "clip" else torch.zeros_like(y))
+        lost += beyond
+        mean, _ = exact(K, noise_var, arms[: t + 1], torch.stack(kept))
+    assert 3 <= lost <= 37
+    for state in states:
+        torch.testing.assert_close(state.posterior.mean[0], mean, rtol=0.0, atol=1e-7)
 
 
 def test_irgp_width_is_that_of_the_uniforms(device):
