@@ -102,7 +102,7 @@ ROWS = {
     "truncated, learned": Row(lambda X, Y: TruncatedGP(X, Y, TGPTruncation(1.0, 1.0)), None),
     "fourier": Row(
         lambda X, Y: FeatureGP(X, Y, FourierMap(8), **zero_mean(X)),
-        lambda X, Y: FeatureGP(X, Y, FourierMap(24), **zero_mean(X)),
+        lambda X, Y: FeatureGP(X, Y, FourierMap(16), **zero_mean(X)),
     ),
     "nystrom": Row(
         lambda X, Y: FeatureGP(X, Y, NystromMap(grid(X)), **zero_mean(X)),
@@ -111,7 +111,7 @@ ROWS = {
     "nystrom, learned": Row(lambda X, Y: FeatureGP(X, Y, NystromMap(grid(X))), None),
     "truncated fourier": Row(
         lambda X, Y: TruncatedFeatureGP(X, Y, FourierMap(8), 0.4, **fixed(X)),
-        lambda X, Y: TruncatedFeatureGP(X, Y, FourierMap(24), float("inf"), **fixed(X)),
+        lambda X, Y: TruncatedFeatureGP(X, Y, FourierMap(16), float("inf"), **fixed(X)),
     ),
     "truncated nystrom": Row(
         lambda X, Y: TruncatedFeatureGP(X, Y, NystromMap(grid(X)), 0.4, **fixed(X)),
@@ -448,7 +448,7 @@ def test_leave_one_out_leaves_rows_out(name, tkwargs):
             loo_cv(model)
         return
     found = loo_cv(model).posterior
-    for i in range(0, 14, 3):
+    for i in range(14):
         others = torch.arange(14, device=X.device) != i
         mean, variance = moments(make_exact(X[others], Y[others]), X[i : i + 1])
         torch.testing.assert_close(found.mean[i], mean, atol=1e-5, rtol=0)
