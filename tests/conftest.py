@@ -2,13 +2,13 @@
 
 import json
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
 import torch
+from botorch.acquisition.multi_objective import logei
 
+from bo_robust.ops import naive_ops
 from bo_robust.utils import linalg
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,12 +22,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     torch.set_num_threads(1)
     os.environ.setdefault("MPLBACKEND", "Agg")
-    if not hasattr(config, "workerinput"):
-        # BoTorch compiles a kernel of qLogNEHVI. A build that was killed leaves a lock that later ones wait for without
-        # end, so that a session has its own folder, and its workers inherit it.
-        folder = tempfile.mkdtemp(prefix="torch_extensions_")
-        os.environ["TORCH_EXTENSIONS_DIR"] = folder
-        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    # BoTorch would compile a kernel of qLogNEHVI, for longer than the tests that use it take in Python.
+    logei._load_attempted = True
     if config.getoption("--device") == "cpu":  # Triton ops run by its interpreter, if told so before its import
         os.environ.setdefault("TRITON_INTERPRET", "1")
     if config.getoption("--device") == "simulated":
@@ -57,6 +53,14 @@ def device(request) -> torch.device:
 def tkwargs(device) -> dict:
     """Dtype and device of the tensors of a test."""
     return {"dtype": torch.float64, "device": device}
+
+
+@pytest.fixture
+def simulated(monkeypatch):
+    """CPU tensors take every path of CUDA, with the plain ops."""
+    monkeypatch.setattr(linalg, "simulated", True)
+    with naive_ops():
+        yield
 
 
 @pytest.fixture(scope="session")

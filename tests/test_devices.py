@@ -7,28 +7,20 @@ import pytest
 import torch
 
 import bo_robust
-from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, MiniGPUCB
+from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, MiniGPUCB
 from bo_robust.bandits.posteriors import arm_kernel, dtc
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel
-from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
-from bo_robust.confidence import ConstantWidth, FiniteWidth
+from bo_robust.confidence import ConstantWidth
 from bo_robust.confidence.truncation import NoTruncation
 from bo_robust.ops import naive_ops
 from bo_robust.utils import linalg
-from bo_robust.utils.covariance import Matern, SquaredExponential, distances_by_differences
+from bo_robust.utils.covariance import Matern, SquaredExponential
 
 N = 40
 # The only files that may ask: the helper, and the check of the device that a user names.
 ASKS = {"utils/linalg.py", "experiments/build.py", "experiments/loop_botorch.py"}
-
-
-@pytest.fixture
-def simulated(monkeypatch):
-    monkeypatch.setattr(linalg, "simulated", True)
-    with naive_ops():
-        yield
 
 
 @pytest.fixture
@@ -50,14 +42,6 @@ def test_one_helper_asks_for_the_device():
             if of_device or (isinstance(node, ast.Attribute) and node.attr in ("is_cuda", "is_cpu")):
                 asking.add(path.relative_to(root).as_posix())
     assert asking == ASKS
-
-
-def test_distances_of_batches(places):
-    first, second = places[:12].view(2, 6, 3), places[12:22].view(2, 5, 3)
-    expected = torch.cdist(first, second)
-    torch.testing.assert_close(distances_by_differences(first, second), expected)
-    torch.testing.assert_close(distances_by_differences(first, second[0]), torch.cdist(first, second[0]))
-    torch.testing.assert_close(distances_by_differences(first[0], second[0]), expected[0])
 
 
 def run(algorithm, kernel, rounds=25, trials=2):
@@ -95,47 +79,6 @@ def test_more_arms_than_a_matrix_has(algorithm, covariance, places, monkeypatch)
         assert kernel.arms.T.is_contiguous()
         arms, _ = run(algorithm, kernel)
     assert torch.equal(arms, on_cpu)
-
-
-RANGE = pytest.mark.parametrize(
-    "algorithm",
-    [GPUCB(ConstantWidth(2.0)), BKB(ConstantWidth(2.0), 5.0), MiniGPUCB(ConstantWidth(2.0), 1.4), None],
-    ids=["gp-ucb", "bkb", "mini-gp-ucb", "he-gp-ucb"],
-)
-
-
-def two_trials(algorithm, kernel):
-    """A state in which arm 1 of both trials was pulled, and how to pull others."""
-    if algorithm is None:
-        algorithm = HEGPUCB(FiniteWidth(N, 0.1), 0.3, 0.1)
-        kernel = candidate_kernel([SquaredExponential(0.4), Matern(1.5, 0.4)], kernel.arms)
-    state = algorithm.init(kernel, 0.1, 2)
-    ones = torch.ones(2, dtype=torch.float64)
-    state.round = 3  # BKB's first round is random
-    algorithm.observe(state, torch.tensor([1, 1]), ones, 0.5 * ones)
-    return state, lambda arms: algorithm.observe(state, torch.tensor(arms), ones, 0.5 * ones)
-
-
-@RANGE
-@pytest.mark.parametrize("arm", [-1, N])
-@pytest.mark.cpu_only("raises where reading the arms back costs nothing")
-def test_an_arm_out_of_range_raises_on_a_cpu(algorithm, arm, kernel):
-    _, observe = two_trials(algorithm, kernel)
-    with pytest.raises(ValueError, match=f"between 0 and {N - 1}"):
-        observe([1, arm])
-
-
-@RANGE
-@pytest.mark.parametrize("arm", [-1, N])
-def test_an_arm_out_of_range_is_a_failed_pull_on_cuda(algorithm, arm, kernel, simulated):
-    state, observe = two_trials(algorithm, kernel)
-    before, mean = state.posterior.counts.clone(), state.posterior.mean.clone()
-    assert observe([1, arm]).ok.tolist() == [True, False]
-    after = state.posterior.counts
-    half = len(after) // 2
-    assert torch.equal(after[half:], before[half:])
-    assert torch.equal(state.posterior.mean[half:], mean[half:])
-    assert float(after[:half].sum()) == float(before[:half].sum()) + half
 
 
 def test_another_arm_than_the_repeated_one(kernel, monkeypatch):

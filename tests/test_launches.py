@@ -15,11 +15,10 @@ from bo_robust.confidence import ConstantWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.models import marginal_moments
-from bo_robust.ops import naive_ops
-from bo_robust.utils import linalg
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from bo_robust.utils.linalg import all_numbers
 
+pytestmark = pytest.mark.usefixtures("simulated")
 FREE = {"empty", "empty_like", "empty_strided", "new_empty", "detach", "alias", "lift_fresh", "_unsafe_view"}
 
 
@@ -37,13 +36,6 @@ class Launches(TorchDispatchMode):
         if not view and schema.name.split("::")[1] not in FREE:
             self.names.append(schema.name)
         return func(*args, **(kwargs or {}))
-
-
-@pytest.fixture(autouse=True)
-def _simulated(monkeypatch):
-    monkeypatch.setattr(linalg, "simulated", True)
-    with naive_ops():
-        yield
 
 
 def counted(call):

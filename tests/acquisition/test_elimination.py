@@ -16,7 +16,7 @@ from bo_robust.acquisition import GPUCB, EliminationUCB, eliminate
 from bo_robust.bandits import HEGPUCB, CandidateAlgorithm
 from bo_robust.bandits.elimination_algorithm import eliminations
 from bo_robust.bandits.posteriors.candidates import candidate_kernel
-from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, RKHSWidth, SelfNormalisedWidth
+from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, SelfNormalisedWidth
 from bo_robust.models import Candidate, CandidateEnsemble
 from bo_robust.utils.covariance import SquaredExponential
 from tests.problems import gp_of_candidate, rand, rbf, unit_box
@@ -112,29 +112,6 @@ class TestEliminationUCB:
             grown = observe(model, x, f(x))
             assert int(run_test(grown, width).tested[-1]) == acqf.chosen_candidate(x)
 
-    def test_removed_candidates_do_not_count(self, tkwargs):
-        """Candidate 1 expects a hill of 6 and fails its test in its first round."""
-        X = torch.tensor([[0.2], [0.21]], **tkwargs)
-        model = CandidateEnsemble(X, torch.zeros(2, 1, **tkwargs), hills())
-        left = run_test(model, BayesianFiniteWidth(40, DELTA))
-        assert left.active.tolist() == [True, False, True]
-        arms = torch.linspace(0, 1, 30, **tkwargs).view(-1, 1, 1)
-        acqf = EliminationUCB(model, left)
-        mean, variance = model.member_moments(arms)
-        bounds = (mean + left.widths.unsqueeze(-1) * variance.sqrt())[..., 0]
-        torch.testing.assert_close(acqf(arms), bounds[:, [0, 2]].amax(1))
-        assert {acqf.chosen_candidate(x) for x in arms} <= {0, 2}
-
-    def test_pending_points_by_hand(self, tkwargs):
-        """Under every candidate the mean stays, and the variance is that after observing."""
-        model, X, pending = make(tkwargs), rand(tkwargs, 6, 1, 2, seed=1), rand(tkwargs, 2, 2, seed=2)
-        left = run_test(model)
-        acqf = EliminationUCB(model, left, X_pending=pending)
-        mean = model.member_moments(X)[0]
-        variance = model.condition_on_observations(pending, f(pending)).member_moments(X)[1]
-        bounds = mean + left.widths.unsqueeze(-1) * variance.sqrt()
-        torch.testing.assert_close(acqf(X), bounds.amax(1)[:, 0])
-
     def test_before_any_reward(self, tkwargs):
         model = make(tkwargs, n=0)
         acqf = EliminationUCB(model)
@@ -161,8 +138,6 @@ class TestEliminationUCB:
         acqf = EliminationUCB(**inputs)
         assert torch.equal(acqf.X_pending, pending)
         assert torch.equal(inputs["elimination"].widths, run_test(model).widths)  # delta / 2 in the width
-        with pytest.raises(ValueError, match="unknown width 'beta'"):
-            build(model=model, width={"kind": "beta"})
 
 
 @pytest.mark.parametrize("num_initial", [0, 4])
@@ -225,11 +200,7 @@ def test_rounds_by_hand(tkwargs):
 
     assert after(1).removed == []
     second = after(2)
-    assert second.active.tolist() == [False, True]
-    assert second.tested[:, 0].tolist() == [0, 0]
-    (row,) = second.removed
-    assert (row["name"], row["candidate"], row["round"], row["eliminated"]) == ("mean 2.2", 0, 2, True)
-    assert (row["left"], row["right"]) == pytest.approx((2.2 + 1.0 + 2.2 / 101, 2.6711), abs=1e-4)
+    assert failures(second.removed) == [(0, 2, True)]
     assert not second.assumptions_violated
     # all that is left is wrong as well: kept, flagged, and a warning says so
     for t in (3, 4):
@@ -314,16 +285,7 @@ def test_equal_bounds_are_the_first_candidate_s(device):
             assert run_test(observe(model, x, 0.1), ConstantWidth(2.0)).tested.tolist() == [[0]]
 
 
-def test_widths_for_covariances_above_one(tkwargs):
-    """Widths by a norm bound suppose k(x, x) <= 1: a larger one needs its own bound."""
-    model = make(tkwargs, [KINDS[0], {**KINDS[0], "outputscale": 4.0, "name": "large"}])
-    for width in (RKHSWidth(1.0, 0.1), (ConstantWidth(1.0), WIDTH)):
-        with pytest.raises(ValueError, match=r"large: k\(x, x\) goes up to c = 4"):
-            run_test(model, width)
-    run_test(model, (WIDTH, ConstantWidth(1.0)))
-
-
-def test_defaults_and_what_is_refused(tkwargs):
+def test_defaults(tkwargs):
     model = make(tkwargs)
     torch.testing.assert_close(
         eliminate(model).widths, model.evidence.new_full((3,), float(BayesianFiniteWidth(1000, 0.1)(11)))
@@ -333,26 +295,3 @@ def test_defaults_and_what_is_refused(tkwargs):
         warnings.simplefilter("error")
         same = eliminate(model, noise_scale=math.sqrt(0.02))  # the default
     assert same.removed == eliminate(model).removed
-    long = torch.zeros(10, dtype=torch.long)
-    for wrong, match in (
-        ({"elimination": "mle"}, "elimination must be one of"),
-        ({"width": ConstantWidth}, "width must be a schedule"),
-        ({"width": (WIDTH, WIDTH)}, "2 widths for 3 candidates"),
-        ({"maximize": 1}, "maximize must be True or False"),
-        *(({name: bad}, name) for name, bad in (("noise_scale", 0.0), ("delta", 1.0), ("num_initial", -1))),
-        ({"chosen": long[:9]}, "chosen must be 10 or 10 x 2"),
-        *(({"chosen": bad}, match) for bad, match in ((long + 3, "from -1"), (long.double(), "dtype long"))),
-        ({"chosen": long, "elimination": "likelihood"}, "chosen is for the test by errors"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            eliminate(model, **wrong)
-    plain, weight = gp_of_candidate(model), ScalarizedPosteriorTransform(torch.tensor([-1.0], **tkwargs))
-    for call, match in (
-        (lambda: eliminate(plain), "needs a CandidateEnsemble, got SingleTaskGP"),
-        (lambda: EliminationUCB(plain), "needs a CandidateEnsemble, got SingleTaskGP"),
-        (lambda: EliminationUCB(model, "errors"), "elimination must be what eliminate"),
-        (lambda: EliminationUCB(model, run_test(make(tkwargs, n=9))), "after 9 rewards, the model has 3 and 10"),
-        (lambda: EliminationUCB(model, run_test(model), weight), "minimise f, the elimination has maximize=True"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            call()

@@ -50,13 +50,6 @@ def test_widths_from_specs(model):
     # Widths without a delta do not get one.
     assert float(build(model, width={"kind": "constant", "value": 2.0}).width) == 2.0
     assert build(model, width={"kind": "randomised", "num_arms": 4}).width > 0
-
-
-def test_bad_options_are_refused(model):
-    with pytest.raises(ValueError, match=r"unknown width 'beta'; choose one of: ata_fourier"):
-        build(model, width={"kind": "beta"})
-    with pytest.raises(ValueError, match="width must be a mapping with a `kind`, got 'finite'"):
-        build(model, width="finite")
     with pytest.raises(TypeError, match="beta"):
         build(model, width={"kind": "constant", "value": 1.0}, beta=0.2)
 

@@ -2,22 +2,29 @@ import math
 
 import pytest
 import torch
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import SingleTaskGP
 from botorch.models.deterministic import GenericDeterministicModel
+from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.model_list_gp_regression import ModelListGP
+from botorch.models.transforms.input import AppendFeatures, InputPerturbation
+from botorch.utils.datasets import SupervisedDataset
 from torch.distributions import Normal
 
 from bo_robust.acquisition import (
     GPUCB,
     EliminationUCB,
+    StableOpt,
     ValueAtRiskUCB,
+    eliminate,
     optimize_lnso,
     recommend_design,
     search_lacing_value,
 )
 from bo_robust.acquisition.lnso import climb
-from bo_robust.confidence import ConstantWidth
+from bo_robust.confidence import ConstantWidth, RKHSWidth, SelfNormalisedWidth
+from bo_robust.models import CandidateEnsemble, candidate
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
 from bo_robust.risk_measures.functionals import CVaR
 from tests.refusals import check_refused
@@ -27,6 +34,9 @@ Y = X.sum(-1, keepdim=True)
 Z = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64)
 BOX = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
 WIDTH = ConstantWidth(2.0)
+NORM = SelfNormalisedWidth(1.0, 0.1, 0.05)
+CHOSEN = torch.zeros(4, dtype=torch.long)
+MINUS = ScalarizedPosteriorTransform(torch.tensor([-1.0], dtype=torch.float64))
 SUM = ScalarizedPosteriorTransform(torch.ones(2).double())
 BELL = ContinuousEnvironment(BOX, Normal(0.5, 0.1))
 
@@ -48,6 +58,24 @@ def risk(environment=None, functional=0.1, width=2.0, model=None, **options):
     return ValueAtRiskUCB(gp() if model is None else model, environment, functional, width, **options)
 
 
+def ensemble(n=4, lengthscales=(0.1, 0.2)):
+    return CandidateEnsemble(X[:n], Y[:n], [candidate("rbf", ell, 0.1) for ell in lengthscales])
+
+
+def large():
+    kinds = [candidate("rbf", 0.1, 0.1), candidate("rbf", 0.1, 0.1, outputscale=4.0, name="large")]
+    return CandidateEnsemble(X, Y, kinds)
+
+
+def construct(acquisition, **options):
+    """By what Ax calls, of a model that each takes."""
+    model = ensemble() if acquisition is EliminationUCB else gp()
+    data = SupervisedDataset(X, Y, feature_names=["x", "z"], outcome_names=["y"])
+    if acquisition is ValueAtRiskUCB:
+        options |= {"environment": {"points": [{"z": 0.0}, {"z": 0.5}]}, "functional": 0.2}
+    return get_acqf_input_constructor(acquisition)(model=model, training_data=data, **options)
+
+
 def lacing(acqf=None, **options):
     return search_lacing_value(acqf or risk(BELL), BOX[0], **options)
 
@@ -56,6 +84,7 @@ def lnso(bounds=BOX, acqf=None, **options):
     return optimize_lnso(acqf or risk(BELL), bounds, **options)
 
 
+LEFT = eliminate(ensemble())
 REFUSALS = [
     ("model", lambda: gp_ucb("gp")),
     *(("width", lambda w=w: gp_ucb(width=w)) for w in (2.0, ConstantWidth)),
@@ -64,7 +93,28 @@ REFUSALS = [
     ("t", lambda: gp_ucb(ModelListGP(gp(), SingleTaskGP(X[:3], Y[:3])), posterior_transform=SUM)),
     *(("X_pending", lambda x=x: gp_ucb(X_pending=x)) for x in ([[0.1, 0.2]], X[:, :1], X[0], X * math.nan)),
     *(("X", lambda x=x: gp_ucb()(x)) for x in (X[:1].float(), X[:1].numpy(), X[:1, :1])),
-    ("EliminationUCB", lambda: EliminationUCB(gp())),
+    *(("ensemble", lambda f=f: f(model=EnsembleMapSaasSingleTaskGP(X, Y))) for f in (gp_ucb, risk)),
+    # candidates
+    *(("CandidateEnsemble", lambda f=f: f(gp())) for f in (eliminate, EliminationUCB)),
+    ("elimination", lambda: eliminate(ensemble(), "mle")),
+    ("width", lambda: eliminate(ensemble(), width=ConstantWidth)),
+    ("2 widths", lambda: eliminate(ensemble(lengthscales=(0.1, 0.2, 0.3)), width=(WIDTH, WIDTH))),
+    *(("large", lambda w=w: eliminate(large(), width=w)) for w in (RKHSWidth(1.0, 0.1), (WIDTH, NORM))),
+    *(
+        (n, lambda n=n, v=v: eliminate(ensemble(), **{n: v}))
+        for n, v in (("maximize", 1), ("noise_scale", 0.0), ("delta", 1.0), ("num_initial", -1))
+    ),
+    *(("chosen", lambda c=c: eliminate(ensemble(), chosen=c)) for c in (CHOSEN[:3], CHOSEN + 3, CHOSEN.double())),
+    ("chosen", lambda: eliminate(ensemble(), "likelihood", chosen=CHOSEN)),
+    ("elimination", lambda: EliminationUCB(ensemble(), "errors")),
+    ("after 3 rewards", lambda: EliminationUCB(ensemble(), eliminate(ensemble(3)))),
+    ("after 3 rewards", lambda: risk(model=ensemble(), width=None, elimination=eliminate(ensemble(3)))),
+    ("maximize", lambda: EliminationUCB(ensemble(), eliminate(ensemble()), MINUS)),
+    *(("elimination", lambda o=o: risk(model=ensemble(), **o)) for o in ({"elimination": LEFT}, {"width": None})),
+    (
+        "maximised",
+        lambda: StableOpt(ensemble(), FiniteEnvironment(Z), elimination=eliminate(ensemble(), maximize=False)),
+    ),
     # value at risk
     *(("environment", lambda e=e: risk(e)) for e in (FiniteEnvironment(X), Z, FiniteEnvironment(Z.float()))),
     ("environment", lambda: risk(PerturbationEnvironment(Z))),
@@ -74,7 +124,23 @@ REFUSALS = [
     ("t", lambda: risk(t=1.5)),
     ("X_pending", lambda: risk(X_pending=X[0])),
     ("pending", lambda: risk(model=batched(), X_pending=X[:1, :1])),
+    ("batch shape", lambda: risk(model=batched())(X[:, None, None, :1].expand(4, 3, 2, 1))),
     *(("X", lambda x=x: risk()(x)) for x in (X[:1], torch.cat([X, X], 1))),
+    *(  # bounds over (x, z) would give a point whose z means nothing
+        ("the bounds of x", lambda use=use: getattr(risk(), use)(X.unsqueeze(1)))
+        for use in ("forward", "select_condition", "lacing_values", "regret_bound", "bounds_at")
+    ),
+    *(
+        ("makes several points of one", lambda f=f, t=t: f(SingleTaskGP(X, Y, input_transform=t).eval()))
+        for t in (AppendFeatures(X[:2, :1]), InputPerturbation(X[:2]))
+        for f in (
+            lambda m: risk(model=m)(X[:, None, :1]),
+            lambda m: recommend_design(m, FiniteEnvironment(Z), 0.1, X[:, :1]),
+        )
+    ),
+    ("width", lambda: construct(GPUCB, width="finite")),
+    *(("beta", lambda f=f: construct(f, width={"kind": "beta"})) for f in (GPUCB, EliminationUCB, ValueAtRiskUCB)),
+    ("search space", lambda: construct(ValueAtRiskUCB, width=1.0, bounds=[(0.0, 1.0), (0.0, 0.4)])),
     ("X", lambda: risk().select_condition([[0.1]])),
     ("selection_rule", lambda: risk().select_condition(X[:, :1], "best")),
     *(

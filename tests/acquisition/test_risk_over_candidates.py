@@ -123,16 +123,3 @@ def test_the_design_of_largest_risk_of_the_mean_is_recommended(tkwargs, function
     values = torch.stack([functional(mean, environment.probabilities) for mean in means])
     assert int(found.index) == int(values.argmax())
     assert float(found.value) == pytest.approx(float(values.max()), abs=1e-8)
-
-
-def test_what_is_refused(tkwargs):
-    environment, model = conditions(tkwargs), observed(tkwargs)
-    left, other = run_test(model), run_test(observed(tkwargs, n=7))
-    for call, match in (
-        (lambda: ValueAtRiskUCB(model, environment, 0.3, 2.0, elimination=left), "or an elimination of candidates"),
-        (lambda: ValueAtRiskUCB(model, environment, 0.3), "or an elimination of candidates"),
-        (lambda: StableOpt(model, environment, elimination=run_test(model, maximize=False)), "f is maximised"),
-        (lambda: StableOpt(model, environment, elimination=other), "after 7 rewards, the model has 3 and 8"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            call()

@@ -7,7 +7,6 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions import UnsupportedError
 from botorch.models import ModelList, ModelListGP, SingleTaskGP
 from botorch.models.deterministic import GenericDeterministicModel
-from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.transforms.input import Normalize
 
 from bo_robust.acquisition import GPUCB, ucb
@@ -60,14 +59,6 @@ def test_round_and_information_gain_reach_the_width(tkwargs, monkeypatch):
     assert float(GPUCB(model, width).width) == pytest.approx(expected, rel=1e-10)
 
 
-def test_models_without_one_posterior_are_refused(tkwargs):
-    model, other = make(tkwargs), make(tkwargs, n=9)
-    with pytest.raises(UnsupportedError, match="posterior transform"):
-        GPUCB(ModelListGP(model, other), ConstantWidth(1.0))
-    with pytest.raises(ValueError, match="ensemble"):
-        GPUCB(EnsembleMapSaasSingleTaskGP(*data(tkwargs)), ConstantWidth(1.0))
-
-
 def test_points_of_other_columns_are_refused(tkwargs):
     acqf, x = GPUCB(make(tkwargs), ConstantWidth(2.0)), rand(tkwargs, 5, 1, 2, seed=3)
     acqf.model.input_transform = Normalize(2)  # whose points may have other columns than the data
@@ -115,6 +106,8 @@ def test_a_list_of_any_models_at_one_point(tkwargs):
     torch.testing.assert_close(both(x), expected, atol=1e-9, rtol=0)
     with pytest.raises(ValueError, match="put the GPs into a ModelListGP"):
         acqf(rand(tkwargs, 5, 2, 2, seed=3))
+    with pytest.raises(UnsupportedError, match="posterior transform"):
+        GPUCB(ModelListGP(*members), ConstantWidth(1.0))
     acqf.set_X_pending(rand(tkwargs, 1, 2, seed=3))
     with pytest.raises(ValueError, match="put the GPs into a ModelListGP"):
         acqf(x)

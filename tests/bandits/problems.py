@@ -45,20 +45,38 @@ def begin(algorithm, kern, noise_var, trials):
     return algorithm.init(kern, noise_var, trials)
 
 
-def run_rounds(algorithm, kern, f, noise, uniforms, noise_var=0.1):
+def run_rounds(algorithm, kern, f, noise, uniforms=None, noise_var=0.1, **seen):
     """All rounds of a table of additive noise (T x s); returns arms T x s and the final state."""
     state = begin(algorithm, kern, noise_var, f.shape[0])
-    return go_on(algorithm, state, f, noise, uniforms), state
+    return go_on(algorithm, state, f, noise, uniforms, **seen), state
 
 
-def go_on(algorithm, state, f, noise, uniforms):
-    """The rounds from a state; returns arms T x s."""
+def go_on(algorithm, state, f, noise, uniforms=None, before=None, after=None):
+    """The rounds from a state; returns arms T x s.
+
+    Every round is shown to ``before(state, selection)`` and ``after(state, arms, rewards, info)``.
+    """
     chosen = []
-    for eta, u in zip(noise.unbind(0), uniforms.unbind(0), strict=True):
-        arms = algorithm.select(state, u).arms
-        algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
+    for eta, u in zip(noise, torch.zeros_like(noise) if uniforms is None else uniforms, strict=True):
+        selection = algorithm.select(state, u)
+        if before is not None:
+            before(state, selection)
+        arms = selection.arms
+        rewards = f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta
+        info = algorithm.observe(state, arms, rewards, u)
+        if after is not None:
+            after(state, arms, rewards, info)
         chosen.append(arms)
     return torch.stack(chosen)
+
+
+def draw_from_prior(K, s, T, sd, device, seed=0):
+    """Functions of the prior with covariance K (s x n), and noise and uniforms of T rounds (T x s)."""
+    g = torch.Generator().manual_seed(seed)
+    values, vectors = torch.linalg.eigh(K.cpu())
+    f = torch.randn(s, len(K), generator=g, dtype=torch.float64) @ (vectors * values.clamp(min=0.0).sqrt()).mT
+    noise = sd * torch.randn(T, s, generator=g, dtype=torch.float64)
+    return f.to(device), noise.to(device), torch.rand(T, s, generator=g, dtype=torch.float64).to(device)
 
 
 def table(s, T, device, seed=0, n=N):

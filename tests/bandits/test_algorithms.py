@@ -9,6 +9,7 @@ from botorch.models import SingleTaskGP
 from scipy import stats
 
 from bo_robust.bandits import (
+    BKB,
     GPUCB,
     IRGPUCB,
     TGPUCB,
@@ -30,7 +31,8 @@ from bo_robust.confidence import (
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.input_checks import RULES
-from tests.bandits.problems import N, check_golden, kernel, run_rounds, table
+from tests.bandits.naive import exact
+from tests.bandits.problems import N, check_golden, draw_from_prior, kernel, run_rounds, table
 
 
 def test_gp_ucb_rule_by_hand(device):
@@ -77,28 +79,38 @@ def test_tgp_zeroes_with_the_level_of_the_round(golden, device):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_tgp_rules_by_hand(rule, device):
-    # One arm, K = 1, lambda = 1, b_1 = 1, b_2 = 2^(1/4). Rewards 1 (kept, mean 1/2) and 5: 0 or clipped to 1.19; the
-    # mean after two rewards is their sum over 3. A third, not a number, changes nothing.
-    algorithm = TGPUCB(ConstantWidth(1.0), TGPTruncation(1.0, 1.0), rule)
-    state = algorithm.init(ArmKernel.from_matrix(torch.eye(1, dtype=torch.float64, device=device)), 1.0)
-    kept = {"zero": 0.0, "clip": 2**0.25}[rule]
-    for y, mean, lost in ((1.0, 0.5, False), (5.0, (1.0 + kept) / 3, True), (math.nan, (1.0 + kept) / 3, False)):
-        reward = torch.tensor([y], dtype=torch.float64, device=device)
-        info = algorithm.observe(state, torch.tensor([0], device=device), reward)
-        assert float(state.posterior.mean) == pytest.approx(mean, rel=1e-12)
-        assert bool(info.truncated) == lost
-        assert bool(info.ok) == math.isfinite(y)
+def test_truncated_rewards_written_out(rule, device):
+    """Exact regression from scratch every round, on the truncated rewards so far; BKB with everything kept agrees."""
+    (f, _, _), g = table(1, 40, device), torch.Generator().manual_seed(1)
+    sizes = 0.2 * torch.rand(40, generator=g, dtype=torch.float64) ** (-1 / 1.3)
+    noise = (sizes * (2 * torch.randint(0, 2, (40,), generator=g) - 1)).to(device)
+    kern, noise_var = kernel(device), 0.1
+    K = kern.matrix
+    arms = torch.randint(0, len(K), (40,), generator=torch.Generator().manual_seed(2)).to(device)
+    width, level_of = ConstantWidth(1.0), TGPTruncation(0.5, 0.5)
+    algorithms = TGPUCB(width, level_of, rule), BKB(width, 1e12, "fresh", level_of, rule)
+    states = [algorithm.init(kern, noise_var, 1) for algorithm in algorithms]
+    kept, lost = [], 0
+    for t, arm in enumerate(arms):
+        y = f[0, arm] + noise[t]
+        for algorithm, state in zip(algorithms, states, strict=True):
+            info = algorithm.observe(state, arm[None], y[None], torch.full_like(y[None], 0.5))
+            assert bool(info.truncated) == bool(y.abs() > level_of(t + 1))
+        level = level_of(t + 1)
+        beyond = bool(y.abs() > level)
+        kept.append(y if not beyond else level * y.sign() if rule == "clip" else torch.zeros_like(y))
+        lost += beyond
+        mean, _ = exact(K, noise_var, arms[: t + 1], torch.stack(kept))
+    assert 3 <= lost <= 37
+    for state in states:
+        torch.testing.assert_close(state.posterior.mean[0], mean, rtol=0.0, atol=1e-7)
 
 
-def test_irgp_width_follows_its_law(device):
-    # zeta = 2 log(n/2) + Exp(rate 1/2): mean 2 log(n/2) + 2, never below 2 log(n/2)
-    algorithm = IRGPUCB(RandomisedWidth(N))
-    state = algorithm.init(kernel(device), 0.1, 20_000)
-    u = torch.rand(20_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(device)
-    zeta = algorithm.select(state, u).width.square()
-    assert float(zeta.min()) >= 2 * math.log(N / 2)
-    assert float(zeta.mean()) == pytest.approx(2 * math.log(N / 2) + 2.0, abs=4 * 2.0 / math.sqrt(20_000))
+def test_irgp_width_is_that_of_the_uniforms(device):
+    """Whose law is tested with the widths."""
+    width, u = RandomisedWidth(N), torch.tensor([0.1, 0.9], dtype=torch.float64, device=device)
+    algorithm = IRGPUCB(width)
+    assert torch.equal(algorithm.select(algorithm.init(kernel(device), 0.1, 2), u).width, width(1, uniform=u))
 
 
 def test_expected_improvement_by_definition():
@@ -162,8 +174,8 @@ def test_pure_mean_starts_at_random_until_a_reward_came(device):
 
 def test_random_arms_are_uniform(device):
     algorithm = RandomArm()
-    state = algorithm.init(kernel(device), 0.1, 40_000)
-    u = torch.rand(40_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
+    state = algorithm.init(kernel(device), 0.1, 8_000)
+    u = torch.rand(8_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
     counts = algorithm.select(state, u).arms.bincount(minlength=N).cpu().numpy()
     assert stats.chisquare(counts).pvalue > 1e-3
 
@@ -172,16 +184,12 @@ def test_gp_ucb_confidence_covers_a_gp_draw(device):
     """Theorem 1's event: with probability 1 - delta every interval holds in every round. 400 draws, delta .1."""
     trials, T, noise_var = 400, 30, 0.05
     kern = kernel(device)
-    g = torch.Generator().manual_seed(5)
-    root = torch.linalg.cholesky(kern.matrix.cpu() + 1e-9 * torch.eye(N, dtype=torch.float64))
-    f = (torch.randn(trials, N, generator=g, dtype=torch.float64) @ root.T).to(device)
-    noise = (math.sqrt(noise_var) * torch.randn(T, trials, generator=g, dtype=torch.float64)).to(device)
-    algorithm = GPUCB(FiniteWidth(N, 0.1))
-    state = algorithm.init(kern, noise_var, trials)
+    f, noise, _ = draw_from_prior(kern.matrix, trials, T, math.sqrt(noise_var), device)
     held = torch.ones(trials, dtype=torch.bool, device=device)
-    for eta in noise.unbind(0):
-        selection = algorithm.select(state, eta)
+
+    def check(state, selection):
         posterior = state.posterior
-        held &= ((f - posterior.mean).abs() <= selection.width * posterior.variance.sqrt() + 1e-7).all(1)
-        algorithm.observe(state, selection.arms, f.gather(1, selection.arms.unsqueeze(1)).squeeze(1) + eta)
+        held.logical_and_(((f - posterior.mean).abs() <= selection.width * posterior.variance.sqrt() + 1e-7).all(1))
+
+    run_rounds(GPUCB(FiniteWidth(N, 0.1)), kern, f, noise, noise_var=noise_var, before=check)
     assert float(held.double().mean()) >= 0.9

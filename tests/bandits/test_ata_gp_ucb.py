@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from bo_robust.bandits import ATAGPUCB
-from bo_robust.bandits.posteriors import reward_lists, truncated, whitening
+from bo_robust.bandits.posteriors import reward_lists, whitening
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.confidence import ATAFourierWidth, ATANystromWidth, ConstantWidth, PublishedATAWidth, RandomisedWidth
@@ -48,18 +48,16 @@ def heavy(T, s, device, df=1.5, seed=0):
 class NaiveATA:
     """Algorithm 2 of one trial, line by line: rebuilds everything from the history each round."""
 
-    def __init__(self, K, noise_var, root, phi=None, q=None):
-        self.K, self.noise_var, self.root, self.phi, self.q = K, noise_var, root, phi, q
+    def __init__(self, K, noise_var, root):
+        self.K, self.noise_var, self.root = K, noise_var, root
         self.x, self.y = [], []
         self.mean, self.variance = torch.zeros(K.shape[0]).to(K), K.diagonal().clone()
-        if phi is not None:
-            self.variance = phi.square().sum(1)
 
     def embed(self, uniform):
-        """Nyström features of all arms: every past point drawn with q sigma^2, copies as one arm."""
+        """Nyström features of all arms: every past point drawn with 1.5 sigma^2, copies as one arm."""
         n = self.K.shape[0]
         counts = torch.bincount(torch.tensor(self.x), minlength=n).to(self.K).unsqueeze(0)
-        p = keep_probability(self.variance.unsqueeze(0), self.q, counts)
+        p = keep_probability(self.variance.unsqueeze(0), 1.5, counts)
         members = draw_dictionary(p, spread(uniform, n))[0].nonzero().squeeze(1)
         self.size = len(members)
         return naive.nystrom(self.K, members)
@@ -67,17 +65,21 @@ class NaiveATA:
     def observe(self, x, y, level, uniform):
         self.x.append(x)
         self.y.append(y)
-        phi = self.embed(uniform) if self.q else self.phi
-        level = level(max(self.size, 1)) if callable(level) else level
+        phi = self.embed(uniform)
         told = self.x, self.K.new_tensor(self.y)
-        self.mean, self.variance, products = naive.truncated(phi, *told, self.noise_var, level, self.root)
+        given = self.noise_var, level(max(self.size, 1)), self.root
+        self.mean, self.variance, products = naive.truncated(phi, *told, *given)
         self.gap = float((products - 1.0).abs().min())
-        if self.q:
-            self.variance += self.K.diagonal() - phi.square().sum(1)
+        self.variance += self.K.diagonal() - phi.square().sum(1)
 
 
+@ROOTS
 @pytest.mark.parametrize("rule", ["theorem", "published"])
-def test_width_and_level_take_the_size_of_the_present_dictionary(reads, rule, device):
+def test_a_run_is_algorithm_2(reads, rule, root, device):
+    """Width and level are those of the size of the present dictionary.
+
+    ``tests/test_two_faces.py`` has Fourier features, against the model of BoTorch.
+    """
     s, T, tail = 2, 60, {"moment_bound": 0.5, "alpha": 0.9, "horizon": 60}
     if rule == "theorem":
         width = partial(ATANystromWidth, 1.0, noise_var=1.0, delta=0.1, epsilon=0.5, **tail)
@@ -87,71 +89,36 @@ def test_width_and_level_take_the_size_of_the_present_dictionary(reads, rule, de
     name = "num_features" if rule == "theorem" else "num_directions"
     X = square(25, device)
     kernel = ArmKernel.from_covariance(SquaredExponential(0.2), X)
-    algorithm = ATAGPUCB(width(**{name: None}), level(**{name: None}), NystromDictionary(1.5))
-    state = algorithm.init(kernel, 1.0, s)
-    written_out = [NaiveATA(kernel.matrix, 1.0, "symmetric", q=1.5) for _ in range(s)]
+    algorithm = ATAGPUCB(width(**{name: None}), level(**{name: None}), NystromDictionary(1.5), root)
+    noise = torch.tensor([0.05, 1.0], dtype=torch.float64, device=device)
+    state = algorithm.init(kernel, noise, s)
+    written_out = [NaiveATA(kernel.matrix, float(noise_var), root) for noise_var in noise]
     f, (eta, uniforms) = torch.sin(5 * X[:, 0]), heavy(T, s, device)
-    levels, sizes, lost = [], [1] * s, False
+    levels, sizes, lost, tol = [], [1] * s, 0, 1e-6 if root == "symmetric" and reads else 1e-9
     for t in range(T):
         selection = algorithm.select(state, uniforms[t])
         assert selection.width.expand(s).tolist() == pytest.approx([width(**{name: m})(t + 1) for m in sizes])
         arms = selection.arms
         y = f[arms] + eta[t]
-        info = algorithm.observe(state, arms, y, uniforms[t])
-        lost = lost or bool(info.truncated.any())
-        for i, one in enumerate(written_out):
-            one.observe(int(arms[i]), float(y[i]), lambda m, t=t: level(**{name: m})(t + 1), uniforms[t, i : i + 1])
-            assert one.gap > 1e-6
-            assert torch.allclose(state.posterior.mean[i], one.mean, atol=1e-6)
-        sizes = [max(one.size, 1) for one in written_out]
-        levels.append(state.posterior.level.tolist())
-        assert levels[-1] == pytest.approx([level(**{name: m})(t + 1) for m in sizes])
-    assert lost
-    assert any(after < before for before, after in pairwise(levels))
-
-
-def test_an_open_number_of_features_needs_a_dictionary():
-    open_ = ATANystromTruncation(1.0, 1.0, 0.1, 50, num_features=None)
-    with pytest.raises(ValueError, match="num_features"):
-        ATAGPUCB(ConstantWidth(1.0), open_, FourierFeatures(0.2, 14, BOX))
-    with pytest.raises(ValueError, match="number of features is None"):
-        open_(1)
-
-
-@pytest.mark.parametrize("kind", ["fourier", "nystrom"])
-@ROOTS
-def test_a_run_is_algorithm_2(reads, root, kind, device):
-    s, T, width = 2, 40, 1.5
-    X = line(25, device) if kind == "fourier" else square(25, device)
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.2), X)
-    features = FourierFeatures(0.2, 14, BOX) if kind == "fourier" else NystromDictionary(1.5)
-    algorithm = ATAGPUCB(ConstantWidth(width), TGPTruncation(0.1, 0.9), features, root)
-    noise = torch.tensor([0.05, 1.0], dtype=torch.float64, device=device)
-    state = algorithm.init(kernel, noise, s)
-    phi = features(X) if kind == "fourier" else None
-    q = 1.5 if kind == "nystrom" else None
-    written_out = [NaiveATA(kernel.matrix, float(noise[i]), root, phi, q) for i in range(s)]
-    f, (eta, uniforms) = torch.sin(5 * X[:, 0]), heavy(T, s, device)
-    tol, lost = 1e-6 if root == "symmetric" and reads else 1e-9, 0
-    for t in range(T):
-        arms = algorithm.select(state, uniforms[t]).arms
-        for i, one in enumerate(written_out):
-            bound = one.mean + width * one.variance.clamp(min=0).sqrt()
+        for one, arm, w in zip(written_out, arms, selection.width.expand(s), strict=True):
+            bound = one.mean + w * one.variance.clamp(min=0).sqrt()
             # equal to rounding where several arms are best, as in the first round
-            assert float(bound.max() - bound[arms[i]]) < 1e-5 * float(bound.abs().max())
-        rewards = f[arms] + eta[t]
-        info = algorithm.observe(state, arms, rewards, uniforms[t])
+            assert float(bound.max() - bound[arm]) < 1e-5 * float(bound.abs().max())
+        info = algorithm.observe(state, arms, y, uniforms[t])
         assert bool(info.ok.all())
         lost += int(info.truncated.sum())
         for i, one in enumerate(written_out):
-            one.observe(int(arms[i]), float(rewards[i]), algorithm.truncation(t + 1), uniforms[t, i : i + 1])
+            one.observe(int(arms[i]), float(y[i]), lambda m, t=t: level(**{name: m})(t + 1), uniforms[t, i : i + 1])
             assert one.gap > 1e-6  # no product so near to its level that rounding decides
             # no less than that of f: in the first rounds truncation leaves a mean of nearly zero
             scale = max(float(f.abs().max()), float(one.mean.abs().max()))
             torch.testing.assert_close(state.posterior.mean[i], one.mean, rtol=0, atol=tol * scale)
             torch.testing.assert_close(state.posterior.variance[i], one.variance, rtol=tol, atol=1e-9)
+        sizes = [max(one.size, 1) for one in written_out]
+        levels.append(state.posterior.level.tolist())
+        assert levels[-1] == pytest.approx([level(**{name: m})(t + 1) for m in sizes])
     assert lost > 5
-    assert state.round == T
+    assert any(after < before for before, after in pairwise(levels))
 
 
 @pytest.mark.parametrize(
@@ -179,9 +146,6 @@ def test_between_redraws_features_stay_and_no_uniform_is_needed(device):
     state = algorithm.init(kernel, 0.1, 2)
     eta, uniforms = heavy(12, 2, device)
     arms = torch.tensor([3, 4], device=device)
-    with pytest.raises(ValueError, match="needs `uniform`"):
-        algorithm.observe(state, arms, eta[0])
-    assert state.posterior.counts.sum() == 0
     for t in range(2):
         algorithm.observe(state, arms, eta[t], uniforms[t])
     table = state.posterior.whitening.table
@@ -306,15 +270,3 @@ def test_a_run_that_truncates_everything_warns(features, root, tmp_path):
     assert "b_t = " in warning
     assert "median |reward|" in warning
     assert summary["panels"][0]["methods"]["ATA"]["truncated"] > 0.9
-
-
-def test_mean_of_a_trial_is_finite_whatever_the_rewards(device):
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), line(10, device))
-    algorithm = ATAGPUCB(ConstantWidth(1.0), TGPTruncation(1.0, 1.0), FourierFeatures(0.3, 10, BOX))
-    state = algorithm.init(kernel, 0.1, 2)
-    for y in (1e308, -1e308, 1e308, 5e-324, 0.0, 1e300):
-        uniform = torch.full((2,), 0.5, dtype=torch.float64, device=device)
-        arms = algorithm.select(state, uniform).arms
-        algorithm.observe(state, arms, torch.tensor([y, -y], dtype=torch.float64, device=device))
-        assert torch.isfinite(state.posterior.mean).all()
-    assert isinstance(state.posterior, truncated.TruncatedPosterior)

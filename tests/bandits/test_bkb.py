@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bo_robust.bandits.bkb import BKB, REDRAWS
+from bo_robust.bandits.bkb import BKB
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
@@ -12,44 +12,24 @@ from bo_robust.features.leverage import redrawn, theory_oversampling
 from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.random import spread
 from tests.bandits import naive
+from tests.bandits.problems import places, run_rounds
 
-REDRAW = pytest.mark.parametrize("redraw", REDRAWS)
 WIDTH = ConstantWidth(2.0)
 
 
-def square_kernel(n, device, lengthscale=0.3):
-    X = torch.rand(n, 2, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    return ArmKernel.from_covariance(SquaredExponential(lengthscale), X.to(device))
+def square_kernel(n, device):
+    return ArmKernel.from_covariance(SquaredExponential(0.3), places(n, 2, seed=5, device=device))
 
 
-def draws(T, s, device, seed=0):
-    """Standard normal noise and uniforms, ``T x s``."""
-    g = torch.Generator().manual_seed(seed)
-    noise = torch.randn(T, s, generator=g, dtype=torch.float64)
+def draws(T, s, device):
+    """Noise of standard deviation 0.2 and uniforms, ``T x s``."""
+    g = torch.Generator().manual_seed(0)
+    noise = 0.2 * torch.randn(T, s, generator=g, dtype=torch.float64)
     return noise.to(device), torch.rand(T, s, generator=g, dtype=torch.float64).to(device)
 
 
-def values(kernel):
-    return torch.sin(5.0 * kernel.arms[:, 0]) * torch.cos(3.0 * kernel.arms[:, 1])
-
-
-def run_rounds(algorithm, kernel, noise_var, rewards, uniforms, after=None):
-    """Picks ``T x s`` and the last state; ``rewards(t, arms)``; ``after(t, state, arms, y)`` sees every round."""
-    T, s = uniforms.shape
-    state, chosen = algorithm.init(kernel, noise_var, s), []
-    for t in range(T):
-        arms = algorithm.select(state, uniforms[t]).arms
-        y = rewards(t, arms)
-        algorithm.observe(state, arms, y, uniforms[t])
-        chosen.append(arms)
-        if after is not None:
-            after(t, state, arms, y)
-    return torch.stack(chosen), state
-
-
-def noisy(kernel, noise, sd=0.2):
-    f = values(kernel)
-    return lambda t, arms: f[arms] + sd * noise[t]
+def values(kernel, s):
+    return (torch.sin(5.0 * kernel.arms[:, 0]) * torch.cos(3.0 * kernel.arms[:, 1])).expand(s, -1)
 
 
 # The definition ---------------------------------------------------------------------------------------------
@@ -60,9 +40,8 @@ def test_picks_are_those_of_algorithm_1(device):
     n, T, q, noise_var = 40, 60, 2.0, 0.1
     kernel = square_kernel(n, device)
     K = kernel.matrix
-    noise, uniforms = draws(T, 1, device)
-    rewards = noisy(kernel, noise)
-    chosen, state = run_rounds(BKB(WIDTH, q), kernel, noise_var, rewards, uniforms)
+    f, (noise, uniforms) = values(kernel, 1), draws(T, 1, device)
+    chosen, state = run_rounds(BKB(WIDTH, q), kernel, f, noise, uniforms, noise_var)
     past, y = [], []
     mean, variance = torch.zeros(n).to(K), K.diagonal().clone()
     for t in range(T):
@@ -70,7 +49,7 @@ def test_picks_are_those_of_algorithm_1(device):
         arm = int(bound.argmax()) if t else int(uniforms[0, 0] * n)
         assert int(chosen[t]) == arm
         past.append(arm)
-        y.append(rewards(t, torch.tensor([arm], device=device)))
+        y.append(f[:, arm] + noise[t])
         # c copies enter on their own, so that the arm is in with 1 - (1 - p)^c
         p = (q * variance / noise_var).clamp(max=1.0)
         count = torch.bincount(torch.tensor(past, device=device), minlength=n)
@@ -85,35 +64,6 @@ def test_picks_are_those_of_algorithm_1(device):
 
 
 # Guarantees -------------------------------------------------------------------------------------------------
-
-
-def worst_ratios(algorithm, kernel, noise_var, f, sd, T, s, device, seed=0):
-    """Over all rounds of s runs: largest and smallest variance over the exact one, largest |D| over its bound per q
-    alpha, largest |f - mean| over width times sigma (``s`` each), and the last state."""
-    noise, uniforms = draws(T, s, device, seed)
-    exact = arm_states.init(kernel, noise_var, s)
-    trials = torch.arange(s, device=device)
-    high, low = torch.ones(s).to(noise), torch.ones(s).to(noise)
-    size, error = torch.zeros(s).to(noise), torch.zeros(s).to(noise)
-
-    def rewards(t, arms):
-        return f[trials, arms] + sd * noise[t]
-
-    def after(t, state, arms, y):
-        nonlocal high, low, size, error
-        arm_states.observe(exact, arms, y)
-        posterior = state.posterior
-        ratio = posterior.variance / exact.variance
-        high, low = torch.maximum(high, ratio.amax(1)), torch.minimum(low, ratio.amin(1))
-        d_eff = (exact.counts * exact.variance).sum(1) / noise_var
-        bound = 3.0 * (1.0 + 1.0 / noise_var) * d_eff
-        size = torch.maximum(size, (posterior.size - 1) / bound)  # the paper's first dictionary has one point always
-        w = algorithm.select(state, uniforms[t]).width
-        reach = posterior.variance.sqrt() * (w.unsqueeze(1) if isinstance(w, torch.Tensor) else w)
-        error = torch.maximum(error, ((f - posterior.mean).abs() / reach).amax(1))
-
-    _, state = run_rounds(algorithm, kernel, noise_var, rewards, uniforms, after)
-    return high, low, size, error, state
 
 
 def unit_norm_functions(kernel, s, device):
@@ -135,10 +85,24 @@ def test_theorem_over_200_runs(noise_var, device):
     n, T, s, delta, epsilon = 30, 25, 200, 0.1, 0.5
     q, alpha = theory_oversampling(T, delta, epsilon), 3.0
     kernel = square_kernel(n, device)
-    f = unit_norm_functions(kernel, s, device)
+    f, (noise, uniforms) = unit_norm_functions(kernel, s, device), draws(T, s, device)
     algorithm = BKB(BKBWidth(1.0, 0.2, noise_var, delta, epsilon), q)
-    high, low, size, error, state = worst_ratios(algorithm, kernel, noise_var, f, 0.2, T, s, device)
-    held = (high <= alpha) & (low >= 1.0 / alpha) & (size <= alpha * q) & (error <= 1.0)
+    exact, held = arm_states.init(kernel, noise_var, s), torch.ones(s, dtype=torch.bool, device=device)
+
+    def after(state, arms, rewards, info):
+        nonlocal held
+        arm_states.observe(exact, arms, rewards)
+        posterior = state.posterior
+        ratio = posterior.variance / exact.variance
+        held &= ((ratio <= alpha) & (ratio >= 1.0 / alpha)).all(1)
+        d_eff = (exact.counts * exact.variance).sum(1) / noise_var
+        bound = 3.0 * (1.0 + 1.0 / noise_var) * alpha * q * d_eff
+        held &= posterior.size - 1 <= bound  # the paper's first dictionary has one point always
+        w = torch.as_tensor(algorithm.select(state, uniforms[0]).width, device=device)
+        reach = posterior.variance.sqrt() * w.reshape(-1, 1)
+        held &= ((f - posterior.mean).abs() <= reach).all(1)
+
+    _, state = run_rounds(algorithm, kernel, f, noise, uniforms, noise_var, after=after)
     assert float(held.double().mean()) >= 1.0 - delta
     pulled = (state.posterior.counts > 0).sum(1)
     if noise_var < 1.0:
@@ -161,7 +125,7 @@ def test_persistent_redraw_is_a_rebuild_with_its_dictionary(device):
     before = kernel.diagonal.expand(s, -1)
     last, changes = None, torch.zeros(s, dtype=torch.long, device=device)
 
-    def compare(t, state, arms, y):
+    def compare(state, *_):
         nonlocal before, last, changes
         posterior = state.posterior
         assert torch.equal(state.uniforms, first)
@@ -176,6 +140,6 @@ def test_persistent_redraw_is_a_rebuild_with_its_dictionary(device):
             changes += (state.posterior.dictionary != last).any(1)
         before, last = posterior.variance.clone(), state.posterior.dictionary.clone()
 
-    run_rounds(BKB(WIDTH, q, "persistent"), kernel, noise_var, noisy(kernel, noise), uniforms, compare)
+    run_rounds(BKB(WIDTH, q, "persistent"), kernel, values(kernel, s), noise, uniforms, noise_var, after=compare)
     assert int(changes.min()) > 5
     assert int(changes.max()) < T - 10

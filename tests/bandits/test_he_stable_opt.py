@@ -12,6 +12,7 @@ from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.bandits.stable_opt import StableOpt
 from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
 from bo_robust.utils.covariance import Matern, SquaredExponential
+from tests.bandits.problems import go_on
 
 DESIGNS, W, ROUNDS = 6, 4, 25
 
@@ -25,18 +26,20 @@ def world(device, s=3):
 
 @pytest.mark.parametrize("width", [ConstantWidth(1.5), SelfNormalisedWidth(1.0, 0.1, 0.05)], ids=["constant", "gain"])
 def test_one_candidate_is_stable_opt(width, device):
+    """Whose recommendation is the design of largest worst case among those queried."""
     points, f, noise = world(device)
+    f[W] -= 1.8  # under one condition the design that is best on average is bad
     kernel = ArmKernel.from_covariance(SquaredExponential(0.3), points)
     ours, theirs = HEStableOpt(width, 0.1, 0.1, W), StableOpt(width, W)
-    a, b = ours.init(kernel, 0.01, 3), theirs.init(kernel, 0.01, 3)
-    u = torch.zeros(3, dtype=torch.float64, device=device)
-    for eta in noise:
-        arms = ours.select(a, u).arms
-        assert torch.equal(arms, theirs.select(b, u).arms)
-        ours.observe(a, arms, f[arms] + eta, u)
-        theirs.observe(b, arms, f[arms] + eta, u)
+    a, b = (one.init(kernel, 0.01, 3) for one in (ours, theirs))
+    arms = go_on(ours, a, f.expand(3, -1), noise)
+    assert torch.equal(arms, go_on(theirs, b, f.expand(3, -1), noise))
     assert torch.equal(a.posterior.mean, b.posterior.mean)
     assert torch.equal(ours.recommend(a), theirs.recommend(b))
+    for i, best in enumerate(theirs.recommend(b).tolist()):
+        mean, queried = b.posterior.mean[i].tolist(), sorted({arm // W for arm in arms[:, i].tolist()})
+        assert best == max(queried, key=lambda x: min(mean[x * W : (x + 1) * W]))
+    assert theirs.recommend(b).tolist() != b.posterior.mean.view(3, DESIGNS, W).mean(2).argmax(1).tolist()
 
 
 def test_picks_and_both_tests_by_loops(device):

@@ -10,17 +10,12 @@ from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.ops.arm_update import cpu, naive
-from tests.bandits.problems import go_on, kernel
+from tests.bandits.problems import draw_from_prior, go_on, kernel
 
 
 def problem(n, s, T, device):
-    """Draws f from the prior (s x n), noise and uniforms (T x s)."""
-    g = torch.Generator().manual_seed(0)
-    root = torch.linalg.cholesky(kernel("cpu", n).matrix + 1e-8 * torch.eye(n, dtype=torch.float64))
-    f = torch.randn(s, n, generator=g, dtype=torch.float64) @ root.T
-    noise = 0.3 * torch.randn(T, s, generator=g, dtype=torch.float64)
-    uniforms = torch.rand(T, s, generator=g, dtype=torch.float64)
-    return f.to(device), noise.to(device), uniforms.to(device)
+    """f of the prior (s x n), noise and uniforms (T x s)."""
+    return draw_from_prior(kernel("cpu", n).matrix, s, T, 0.3, device)
 
 
 def value(x, device):

@@ -1,4 +1,4 @@
-"""V-UCB in arm mode: by hand, its limits (StableOpt, GP-UCB), the BoTorch face, recommendation, bounds."""
+"""V-UCB in arm mode: by hand, its limit StableOpt, the BoTorch face, recommendation, bounds."""
 
 import math
 
@@ -8,49 +8,35 @@ from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel
 
 from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
-from bo_robust.bandits import GPUCB
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.stable_opt import StableOpt
 from bo_robust.bandits.v_ucb import VUCB
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
 from bo_robust.risk_measures.environments import FiniteEnvironment
-from bo_robust.risk_measures.functionals import CVaR, Mean, MeanVariance, WorstCase
+from bo_robust.risk_measures.functionals import CVaR, Mean, WorstCase
 from bo_robust.utils.covariance import SquaredExponential
+from tests.bandits import problems
+from tests.bandits.problems import draw_from_prior
 
 DESIGNS, W, NOISE_VAR = 8, 5, 0.05
 P = (0.3, 0.05, 0.25, 0.3, 0.1)
 
 
-def pairs(tkwargs, designs=DESIGNS, w=W):
-    x, z = torch.linspace(0, 1, designs, **tkwargs), torch.linspace(0, 1, w, **tkwargs)
-    return torch.cartesian_prod(x, z)
+def pairs(tkwargs):
+    return torch.cartesian_prod(*(torch.linspace(0, 1, count, **tkwargs) for count in (DESIGNS, W)))
 
 
-def kernel(tkwargs, designs=DESIGNS, w=W):
-    return ArmKernel.from_covariance(SquaredExponential(0.3), pairs(tkwargs, designs, w))
+def kernel(tkwargs):
+    return ArmKernel.from_covariance(SquaredExponential(0.3), pairs(tkwargs))
 
 
-def table(tkwargs, s, rounds, designs=DESIGNS, w=W, seed=0):
+def table(tkwargs, s, rounds):
     """Means s x n of draws from the prior, noise and uniforms rounds x s."""
-    g = torch.Generator().manual_seed(seed)
-    points = pairs({"dtype": torch.float64}, designs, w)
-    K = SquaredExponential(0.3)(points, points)
-    L = torch.linalg.cholesky(K + 1e-9 * torch.eye(len(K), dtype=torch.float64))
-    f = torch.randn(s, len(K), generator=g, dtype=torch.float64) @ L.T
-    noise = math.sqrt(NOISE_VAR) * torch.randn(rounds, s, generator=g, dtype=torch.float64)
-    uniforms = torch.rand(rounds, s, generator=g, dtype=torch.float64)
-    return f.to(**tkwargs), noise.to(**tkwargs), uniforms.to(**tkwargs)
+    return draw_from_prior(kernel(tkwargs).matrix, s, rounds, math.sqrt(NOISE_VAR), tkwargs["device"])
 
 
-def run_rounds(algorithm, tkwargs, f, noise, uniforms, each=lambda state, selection: None, **sizes):
-    state = algorithm.init(kernel(tkwargs, **sizes), NOISE_VAR, len(f))
-    arms = []
-    for eta, u in zip(noise, uniforms, strict=True):
-        selection = algorithm.select(state, u)
-        each(state, selection)
-        algorithm.observe(state, selection.arms, f.gather(1, selection.arms[:, None])[:, 0] + eta, u)
-        arms.append(selection.arms)
-    return torch.stack(arms), state
+def run_rounds(algorithm, tkwargs, f, noise, uniforms, before=None):
+    return problems.run_rounds(algorithm, kernel(tkwargs), f, noise, uniforms, NOISE_VAR, before=before)
 
 
 def regret_bound(posterior, selection):
@@ -85,19 +71,6 @@ def test_small_alpha_is_stable_opt(tkwargs, width, probabilities):
     assert torch.equal(a, b)
     assert torch.equal(first.posterior.mean, second.posterior.mean)
     assert torch.equal(VUCB(width, 1e-6, W, probabilities).recommend(first), StableOpt(width, W).recommend(second))
-
-
-@pytest.mark.parametrize("functional", [0.1, CVaR(0.4), WorstCase(), Mean(), MeanVariance(1.0)])
-@pytest.mark.parametrize("width", [FiniteWidth(40, 0.1), RandomisedWidth(40)])
-def test_a_single_condition_is_gp_ucb(tkwargs, functional, width):
-    sizes = {"designs": 40, "w": 1}
-    f, noise, uniforms = table(tkwargs, 4, 40, **sizes)
-    for selection_rule in ("probable", "uniform", "drawn"):
-        a, _ = run_rounds(
-            VUCB(width, functional, 1, selection_rule=selection_rule), tkwargs, f, noise, uniforms, **sizes
-        )
-        b, _ = run_rounds(GPUCB(width), tkwargs, f, noise, uniforms, **sizes)
-        assert torch.equal(a, b)
 
 
 def test_the_botorch_face_plays_the_same_pairs(tkwargs):

@@ -35,7 +35,7 @@ def substitute(monkeypatch):
     monkeypatch.setattr(Bench, "milliseconds", milliseconds)
     monkeypatch.setattr(Bench, "full", lambda self, rounds: min(rounds, 40))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    for name, value in (("MANY_ARMS", 5000), ("ARMS", 40), ("TGP_TRIALS", (2, 3)), ("HE_TRIALS", 2)):
+    for name, value in (("MANY_ARMS", 5000), ("ARMS", 40), ("TGP_TRIALS", (2, 3)), ("ATA_TRIALS", 3), ("HE_TRIALS", 2)):
         monkeypatch.setattr(gpu_algorithms, name, value)
     monkeypatch.setattr(gpu_algorithms, "STARTS", 24)
     monkeypatch.setattr(gpu_algorithms, "SINGLE_ARMS", (50, 60))

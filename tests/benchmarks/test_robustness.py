@@ -54,7 +54,7 @@ def test_finished_runs_become_rows_once(tmp_path):
     methods = [{"name": "SingleTaskGP"}, {"name": "known"}]
     panels = [
         {"name": "f", "problem": BRANIN, "outliers": {"kind": "dead_sensor", "share": 0.15}},
-        {"name": "t", "problem": {"kind": "laboratory"}, "horizon": 12},
+        {"name": "t", "problem": {"kind": "laboratory"}, "horizon": 11, "methods": methods[:1]},
     ]
     data = {"loop": "botorch", "trials": 2, "seed": 3, "horizon": 7, "methods": methods, "panels": panels}
     runs.start(parse(data), tmp_path / "out")
@@ -62,12 +62,12 @@ def test_finished_runs_become_rows_once(tmp_path):
     assert {(row["problem"], row["regime"]) for row in rows} == {("branin", "dead sensor"), ("suzuki", "clean")}
     assert sorted({row["seed"] for row in rows}) == [3, 4]
     assert [t for t, _ in rows[0]["curve"]] == [7]
-    assert [t for t, _ in rows[-1]["curve"]] == [10, 12]
+    assert [t for t, _ in rows[-1]["curve"]] == [10, 11]
     assert rows[-1]["curve"][-1][1] == rows[-1]["regret"]
     path = tmp_path / "cells.jsonl"
     suite.add(rows, path)
     suite.add(rows, path)
-    assert len(grid.load(path)) == len(rows) == 2 * 2 * 2
+    assert len(grid.load(path)) == len(rows) == 2 * (2 + 1)
 
 
 def test_finished_cells_are_not_run_again(tmp_path, capsys):

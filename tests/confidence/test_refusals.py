@@ -7,6 +7,7 @@ import torch
 from bo_robust import confidence
 from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, gp_ucb_regret_bound, propose_constants
 from bo_robust.confidence import information_gain as gains
+from bo_robust.confidence.candidate_widths import check_number, check_unit_scale
 from bo_robust.confidence.truncation import (
     ATAFourierTruncation,
     PublishedATATruncation,
@@ -18,6 +19,7 @@ from tests.refusals import check_refused
 
 K = torch.eye(3, dtype=torch.float64)
 ONE, TWO = torch.ones(1), torch.ones(2)
+RKHS = confidence.RKHSWidth(1.0, 0.1)
 REWARDS = np.random.default_rng(0).standard_normal(200)
 
 CURVES = (gains.greedy, gains.greedy_bound, gains.spectral_bound)
@@ -32,6 +34,11 @@ REFUSALS = [
     ("norm_bound", lambda: confidence.SelfNormalisedWidth(None, 1.0, 0.1)),
     ("epsilon", lambda: confidence.BKBWidth(1.0, 1.0, 1.0, 0.1, 1.0)),
     *(("uniform", lambda a=a: RandomisedWidth(5)(*a)) for a in ((1,), (1, 0.0, 1.0))),
+    ("2 widths", lambda: check_number((ConstantWidth(1.0),) * 2, 3)),
+    *(
+        ("large", lambda w=w: check_unit_scale(w, ["small", "large"], torch.tensor([[1.0], [4.0]]).__getitem__))
+        for w in (RKHS, (ConstantWidth(1.0), RKHS))
+    ),
     # truncation
     *(("moment_bound", lambda v=v: TGPTruncation(v, 1.0)) for v in ("4", True, np.array([4.0, 1.0]))),
     ("alpha", lambda: TGPTruncation(4.0, math.nan)),

@@ -24,6 +24,7 @@ from bo_robust.confidence import (
     SelfNormalisedWidth,
     TGPWidth,
 )
+from bo_robust.confidence.candidate_widths import widths_at
 from bo_robust.confidence.truncation import TGPTruncation
 
 E = math.e
@@ -233,3 +234,17 @@ def test_tgp_width_uses_the_level_of_the_last_observation(t, alpha, gain):
     level = TGPTruncation(3.0, alpha)(t - 1)
     expected = 1.5 + 3.0 / math.sqrt(0.2) * level * math.sqrt(2 * gain + 2 * math.log(20.0))
     assert width(t, gain) == pytest.approx(expected, rel=1e-12)
+
+
+def test_candidates_have_one_width_or_one_each(device):
+    gains = torch.tensor([[0.5, 1.0], [2.0, 3.0]], dtype=torch.float64, device=device)
+    norm = SelfNormalisedWidth(1.0, 0.5, 0.1)
+    assert widths_at(ConstantWidth(2.0), 3, lambda _: gains) == 2.0
+    by_hand = [[1.0 + 0.5 * math.sqrt(2.0 * (g + 1.0 + math.log(10.0))) for g in row] for row in gains.tolist()]
+    torch.testing.assert_close(widths_at(norm, 3, lambda _: gains), gains.new_tensor(by_hand))
+    each = widths_at((FiniteWidth(10, 0.1), norm), 3, lambda _: gains)
+    assert each[:, 0].tolist() == pytest.approx([FiniteWidth(10, 0.1)(3)] * 2)
+    assert each[:, 1].tolist() == pytest.approx([row[1] for row in by_hand])
+    uniform = gains.new_tensor([0.1, 0.9])
+    random = widths_at(RandomisedWidth(10), 3, lambda _: gains, uniform)
+    torch.testing.assert_close(random.expand(2, 2)[:, 1], RandomisedWidth(10)(3, 0.0, uniform))

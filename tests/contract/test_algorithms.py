@@ -29,6 +29,7 @@ from bo_robust.bandits import (
     RandomArm,
     StableOpt,
 )
+from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors import whitening
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
@@ -41,7 +42,10 @@ from bo_robust.confidence import (
 )
 from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
-from tests.bandits.problems import LENGTHSCALES, N, begin, kernel, run_rounds, table
+from bo_robust.ops.arm_update import naive
+from bo_robust.risk_measures.functionals import CVaR, Mean, MeanVariance, WorstCase
+from bo_robust.utils.linalg import on_cuda
+from tests.bandits.problems import LENGTHSCALES, N, NothingIsRead, begin, go_on, kernel, run_rounds, table
 
 W = 5  # conditions per design, of algorithms over pairs
 FOURIER = FourierFeatures(0.2, 16, ((0.0, 1.0),))
@@ -104,6 +108,10 @@ def limits(width):
         "expected-ucb": (ExpectedUCB(width), 0.0),
         "a-gp-ucb": (AGPUCB(width, (0.2,)), 0.0),
         "v-ucb": (VUCB(width, 0.1, 1), 0.0),
+        "v-ucb, CVaR": (VUCB(width, CVaR(0.4), 1, selection_rule="uniform"), 0.0),
+        "v-ucb, worst case": (VUCB(width, WorstCase(), 1, selection_rule="drawn"), 0.0),
+        "v-ucb, mean": (VUCB(width, Mean(), 1, selection_rule="uniform"), 0.0),
+        "v-ucb, mean and variance": (VUCB(width, MeanVariance(1.0), 1), 0.0),
         "stable-opt": (StableOpt(width, 1), 0.0),
         "he-stable-opt": (HEStableOpt(width, 0.3, 0.1, 1), 0.0),
     }
@@ -138,13 +146,11 @@ def test_a_batch_is_its_trials(name, device):
     assert together.dtype == torch.long
     assert int(together.min()) >= 0
     assert int(together.max()) < N
-    for i in (0, 7):
-        alone, _ = run_rounds(algorithm, kernel(device), f[i : i + 1], noise[:, i : i + 1], uniforms[:, i : i + 1])
-        assert torch.equal(alone[:, 0], together[:, i])
+    alone, _ = run_rounds(algorithm, kernel(device), f[7:8], noise[:, 7:8], uniforms[:, 7:8])
+    assert torch.equal(alone[:, 0], together[:, 7])
 
 
-@pytest.mark.parametrize("n", [N, 300], ids=["dense", "low rank"])
-@pytest.mark.parametrize("depends_on", WIDTHS_OF)
+@pytest.mark.parametrize(("depends_on", "n"), [("t", N), ("gain", N), ("random", N), ("gain", 300)])  # 300: low rank
 @pytest.mark.parametrize("name", limits(WIDTHS_OF["t"]))
 def test_the_limit_is_gp_ucb(name, depends_on, n, device):
     width = WIDTHS_OF[depends_on]
@@ -237,6 +243,96 @@ def test_noise_below_the_rounding_of_the_kernel_is_refused(name, device):
     begin(algorithm, kernel(device), 1e-9, 2)
 
 
+def started(name, device):
+    """An algorithm and its state of two trials; arms, rewards and draws of a round."""
+    rewards = torch.tensor([0.1, 0.2], dtype=torch.float64, device=device)
+    state = begin(ROWS[name], kernel(device), 0.1, 2)
+    return ROWS[name], state, torch.tensor([1, 2], device=device), rewards, rewards.clone()
+
+
+TRUNCATES_FIRST = {"ata-gp-ucb", "ata-gp-ucb, nystrom", "bkb, clip", "tgp-ucb", "tgp-ucb, clip"}
+
+
+@pytest.mark.parametrize("name", sorted(ROWS.keys() - TRUNCATES_FIRST))
+def test_wrong_arms_and_rewards_change_nothing(name, device):
+    algorithm, state, arms, rewards, uniform = started(name, device)
+    bad = [
+        ((arms.tolist(), rewards), TypeError, "arms must be a torch tensor, got list"),
+        ((arms, rewards.tolist()), TypeError, "rewards must be a torch tensor, got list"),
+        ((1, rewards), TypeError, "arms must be a torch tensor, got int"),
+        ((algorithm.select(state, uniform), rewards), TypeError, "arms must be a torch tensor, got .*Selection"),
+        ((arms.double(), rewards), ValueError, "arms must be of dtype long, got torch.float64"),
+        ((arms[:1], rewards), ValueError, r"one entry per trial \(2\)"),
+        ((arms.repeat(2), rewards.repeat(2)), ValueError, r"one entry per trial \(2\)"),
+        ((arms[:0], rewards[:0]), ValueError, r"one entry per trial \(2\)"),
+        ((arms, rewards.unsqueeze(1)), ValueError, r"one entry per trial \(2\)"),
+        ((arms, rewards.float()), ValueError, "rewards is torch.float32"),
+    ]
+    if not on_cuda(arms):
+        bad += [((arms + shift, rewards), ValueError, f"arms must be between 0 and {N - 1}") for shift in (-3, N)]
+    for observe in (algorithm.observe, algorithm.observe_initial):
+        for given, kind, message in bad:
+            with pytest.raises(kind, match=message):
+                observe(state, *given, uniform)
+    assert (state.round, getattr(state, "initial", 0)) == (0, 0)
+    assert state.posterior.mean.abs().max() == 0.0
+
+
+CHECKS_ITS_STATE = [name for name in ROWS if isinstance(ROWS[name], CandidateAlgorithm | GPUCB | IRGPUCB | MiniGPUCB)]
+
+
+@pytest.mark.parametrize("name", CHECKS_ITS_STATE)
+def test_what_observe_returns_is_no_state(name, device):
+    algorithm, state, arms, rewards, uniform = started(name, device)
+    info = algorithm.observe(state, arms, rewards, uniform)
+    for wrong in (info, None, state.posterior):
+        for call in (
+            lambda wrong=wrong: algorithm.select(wrong, uniform),
+            lambda wrong=wrong: algorithm.observe(wrong, arms, rewards, uniform),
+            lambda wrong=wrong: algorithm.observe_initial(wrong, arms, rewards, uniform),
+        ):
+            with pytest.raises(TypeError, match=f"that init of this algorithm made .*, got {type(wrong).__name__}"):
+                call()
+    if isinstance(algorithm, CandidateAlgorithm):
+        with pytest.raises(TypeError, match="uniform must be a torch tensor, got list"):
+            algorithm.select(state, [0.1, 0.2])
+
+
+@pytest.mark.parametrize("arm", [-1, N])
+@pytest.mark.parametrize("name", [name for name in ROWS if not name.startswith(("ata", "bbkb"))])
+def test_an_arm_out_of_range_is_a_failed_pull_on_cuda(name, arm, device, simulated):
+    """Where reading the arms back would wait for the device: the trial beside it learns alone."""
+    algorithm, state, arms, rewards, uniform = started(name, device)
+    for t in range(3):  # BKB's first round is random, and mini-GP-UCB learns at the end of a repetition
+        arms = algorithm.select(state, uniform).arms
+        info = algorithm.observe(state, arms if t < 2 else arms.new_tensor([arms[0], arm]), rewards, uniform)
+        if t == 1:
+            mean, counts = state.posterior.mean.clone(), state.posterior.counts.clone()
+    assert info.ok.tolist() == [True, False]
+    half = len(counts) // 2  # those over candidates have a row per candidate
+    assert torch.equal(state.posterior.counts[half:], counts[half:])
+    assert torch.equal(state.posterior.mean[half:], mean[half:])
+    if name != "mini-gp-ucb":
+        assert float(state.posterior.counts[:half].sum()) == float(counts[:half].sum()) + half
+
+
+EXACT = ["gp-ucb", "irgp-ucb", "tgp-ucb", "ei", "pi", "mean", "variance", "random"]
+
+
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("name", [*EXACT, "gp-ucb, gain"])
+def test_no_round_waits_for_the_device(name, dense, monkeypatch):
+    """The branch-free round reads nothing back to the host: what CUDA runs, watched on the CPU."""
+    monkeypatch.setattr(arm_states.arm_update, "update_", naive.update_)
+    algorithm = GPUCB(WIDTHS_OF["gain"]) if name == "gp-ucb, gain" else ROWS[name]
+    f, noise, uniforms = table(4, 60, "cpu", n=90)
+    state = algorithm.init(kernel("cpu", 90), 0.1, 4)
+    state.posterior = arm_states.init(kernel("cpu", 90), 0.1, 4, dense=dense)
+    with NothingIsRead():  # 60 rounds: more than a block, less than the rows allocated at first
+        go_on(algorithm, state, f, noise, uniforms)
+    assert state.round == 60
+
+
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_an_initial_design_is_learnt(name, device):
     """Arms nobody chose go in before the first selection; the counts are those of the design, and play goes on."""
@@ -250,30 +346,25 @@ def test_an_initial_design_is_learnt(name, device):
     assert state.round == 3
     counts = torch.zeros(3, N, dtype=torch.float64, device=device)
     assert torch.equal(state.posterior.counts, counts.scatter_add_(1, design.T, torch.ones_like(counts)))
-    for eta, u in zip(noise[3:], uniforms[3:], strict=True):
-        arms = algorithm.select(state, u).arms
-        algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
+    go_on(algorithm, state, f, noise[3:], uniforms[3:])
     assert float(state.posterior.counts.sum()) == 36.0
 
 
+@pytest.mark.parametrize("n", [N, 300], ids=["dense", "low rank"])
 @pytest.mark.parametrize("name", sorted(ROWS))
-def test_copies_go_on_alike(name, device):
+def test_copies_go_on_alike(name, n, device):
     """A deep copy and a pickled one run the same arms as the state, to the same posterior up to rounding.
 
     What a state derives from its buffers is not copied, and is derived anew.
     """
     algorithm = ROWS[name]
-    f, noise, uniforms = table(3, 14, device)
-    _, state = run_rounds(algorithm, kernel(device), f, noise[:8], uniforms[:8])
-    copies = [copy.deepcopy(state), pickle.loads(pickle.dumps(state)), state]
+    f, noise, uniforms = table(3, 14, device, n=n)
+    _, state = run_rounds(algorithm, kernel(device, n), f, noise[:8], uniforms[:8])
+    copies, kept = [copy.deepcopy(state), pickle.loads(pickle.dumps(state)), state], state.posterior.mean.clone()
     run = []
     for one in copies:
-        chosen = []
-        for eta, u in zip(noise[8:], uniforms[8:], strict=True):
-            arms = algorithm.select(one, u).arms
-            algorithm.observe(one, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
-            chosen.append(arms)
-        run.append(torch.stack(chosen))
+        assert torch.equal(state.posterior.mean, kept)
+        run.append(go_on(algorithm, one, f, noise[8:], uniforms[8:]))
     assert torch.equal(copies[0].posterior.mean, copies[1].posterior.mean)
     torch.testing.assert_close(copies[0].posterior.mean, state.posterior.mean, rtol=1e-12, atol=1e-12)
     assert all(torch.equal(arms, run[-1]) for arms in run)

@@ -25,6 +25,7 @@ def blocks(page):
 
 FEWER = {  # rounds than a page has, where all of them take longer than a few seconds
     "ax_and_optuna.md": [("range(12)", "range(7)"), ("range(8)", "range(6)"), ("n_trials=10", "n_trials=3")],
+    "heavy_tails.md": [("range(10)", "range(4)")],
     "truncation.md": [("range(25)", "range(2)"), ("range(500)", "range(20)")],
     "unknown_hyperparameters.md": [("range(25)", "range(2)"), ("range(60)", "range(4)")],
     "value_at_risk.md": [("range(10)", "range(2)")],

@@ -41,7 +41,7 @@ def test_what_is_shown_is_what_this_code_printed(name):
 
 
 def test_outliers(monkeypatch, capsys):
-    printed, names = small("outliers", SEEDS=1, ROUNDS=12, TRIALS=8)
+    printed, names = small("outliers", SEEDS=1, ROUNDS=12, TRIALS=7)
     rows = re.findall(r"^(.+?) +median regret \d\.\d\d, all: \[\d\.\d+\]$", printed, flags=re.M)
     assert rows == ["ordinary", "robust", "robust, replicates", "truncated"]
     assert re.search(r"row  3: f  0\.76, reading  30\.11, .*, outlier", printed)  # a spike of the initial design
@@ -49,7 +49,7 @@ def test_outliers(monkeypatch, capsys):
     assert "readings [6.0, 6.3, 5.8], inliers [True, True, True], next: None" in printed
     assert re.search(r"v \d+, alpha 1, lambda", printed)
     if importlib.util.find_spec("ax") is not None:
-        assert re.search(r"Ax, 8 trials: recommends \[[01]\.\d+, [01]\.\d+\], where f is -?\d\.\d\d\n", printed)
+        assert re.search(r"Ax, 7 trials: recommends \[[01]\.\d+, [01]\.\d+\], where f is -?\d\.\d\d\n", printed)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert names["in_ax"]() is None
     assert "ax-platform is not installed" in capsys.readouterr().out

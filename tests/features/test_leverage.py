@@ -78,27 +78,6 @@ def test_draws_by_hand(device):
         assert draw_dictionary(tensor([probability], device), tensor([uniform], device)).tolist() == [kept]
 
 
-def test_frequencies(device):
-    """30,000 draws; every frequency within 5 standard errors of its probability (six arms: fails with p < 4e-6)."""
-    draws = 30_000
-    variance = tensor([0.0004, 0.01, 0.05, 0.2, 0.9, 2.0], device)
-    counts = torch.tensor([50, 3, 1, 2, 1, 1], device=device)
-    probability = keep_probability(variance, 1.0, counts)
-    uniform = torch.from_numpy(stream(0, "test", 0).random((draws, 6))).to(device)
-    keep = draw_dictionary(probability.expand(draws, 6), uniform)
-    error = (keep.double().mean(0) - probability).abs()
-    assert bool((error <= 5 * (probability * (1 - probability) / draws).sqrt()).all())
-    assert bool(keep[:, 5].all())
-
-
-def test_counts_are_copies(device):
-    """Drawing 40 copies one by one and keeping an arm with at least one kept copy has the same frequency."""
-    draws, copies, p = 20_000, 40, 0.03
-    kept = (np.random.default_rng(1).random((draws, copies)) < p).any(1).mean()
-    probability = float(keep_probability(tensor([p], device), 1.0, torch.tensor([copies], device=device)))
-    assert kept == pytest.approx(probability, abs=5 * math.sqrt(0.25 / draws))
-
-
 def test_trials_draw_on_their_own(device):
     """A batch of trials draws what each draws alone."""
     uniform = torch.from_numpy(np.stack([stream(3, "dictionary", i).random(11) for i in range(5)])).to(device)
@@ -106,16 +85,6 @@ def test_trials_draw_on_their_own(device):
     batch = draw_dictionary(probability, uniform)
     for i in range(5):
         assert torch.equal(batch[i : i + 1], draw_dictionary(probability[i : i + 1], uniform[i : i + 1]))
-
-
-def test_padded_hand_computed(device):
-    keep = torch.tensor([[0, 1, 1, 0, 1], [0, 0, 0, 0, 0], [0, 0, 0, 1, 0]], dtype=torch.bool, device=device)
-    indices, mask = padded(keep)
-    assert indices.tolist() == [[1, 2, 4], [0, 0, 0], [3, 0, 0]]
-    assert mask.tolist() == [[True, True, True], [False, False, False], [True, False, False]]
-    indices, mask = padded(keep[1:2])  # nothing kept: one column of padding
-    assert indices.tolist() == [[0]]
-    assert mask.tolist() == [[False]]
 
 
 @settings(max_examples=50, deadline=None)

@@ -84,17 +84,6 @@ def test_numerical_rank_of_even_points(device):
     assert twice.rank.item() in (21, 22)
 
 
-def test_rank_one_and_single_point(device):
-    X = points(device, 6, 1) + 0.5
-    K = X @ X.T
-    root = dictionary_root(K)
-    assert root.rank.item() == 1
-    assert root.inverse.shape == (1, 1)
-    torch.testing.assert_close(gram(root.features(K)), K, rtol=1e-12, atol=0.0)
-    root = dictionary_root(K[:1, :1])
-    torch.testing.assert_close(root.inverse, X[:1].reciprocal(), rtol=1e-14, atol=0.0)
-
-
 def test_duplicates_count_once(device):
     X = points(device, 5, 2)
     repeated = X[[0, 1, 0, 2, 3, 3, 4, 0]]

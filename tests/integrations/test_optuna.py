@@ -463,10 +463,10 @@ def test_two_objectives_and_an_outlier():
         return u - 20.0 * (trial.number == 5), -v
 
     study = optuna.create_study(sampler=sampler("robust"), directions=["minimize", "maximize"])
-    study.optimize(measure, n_trials=18)
+    study.optimize(measure, n_trials=14)
     assert [t.number for t in study.sampler.outlier_trials(study)] == [5]
     late = [t.params for t in study.trials[8:]]
-    assert sum(abs(p["a"] - p["z"]) < 0.25 and 0.1 < p["a"] < 0.9 for p in late) >= 7
+    assert sum(abs(p["a"] - p["z"]) < 0.25 and 0.1 < p["a"] < 0.9 for p in late) >= 4  # of 6
     with pytest.raises(ValueError, match=r"study\.best_trials"):
         study.sampler.recommend(study)
 

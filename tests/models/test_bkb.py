@@ -4,7 +4,7 @@ from botorch.acquisition import qKnowledgeGradient
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Warp
 from botorch.sampling import SobolQMCNormalSampler
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
@@ -100,15 +100,13 @@ def test_accuracy_of_leverage_score_dictionaries(tkwargs):
 # ---------------------------------------------------------------------------------------------- fitting
 
 
-def test_fixed_noise_and_priors(tkwargs):
+def test_the_loss_has_the_priors(tkwargs):
     model = BKBModel(points(tkwargs, 50), rewards(points(tkwargs, 50)), noise_var=0.123, outcome_transform=None)
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
     loss = model.compute_custom_loss(mll)
     (_, module, prior, closure, _) = next(iter(model.named_priors()))
     expected = -(model.log_evidence() + prior.log_prob(closure(module)).sum()) / 50
     torch.testing.assert_close(loss, expected)
-    fit(model, optimizer_kwargs={"options": {"maxiter": 3}})
-    assert model.likelihood.noise.item() == 0.123
 
 
 def test_fitting_is_that_of_the_standard_model(tkwargs):
@@ -189,14 +187,3 @@ def test_copies_by_hand():
     assert first.tolist() == [0, 1]  # in the order seen, not sorted
     torch.testing.assert_close(root.square(), torch.tensor([3.0, 1.0]).double())
     torch.testing.assert_close(targets / root, torch.tensor([3.0, 5.0]).double())
-
-
-def test_the_variance_does_not_starve(tkwargs):
-    X = points(tkwargs, 400, seed=1, d=1) * 0.2
-    squared_exponential = RBFKernel().to(**tkwargs)
-    squared_exponential.lengthscale = torch.tensor(0.05, **tkwargs)
-    model = make(tkwargs, X=X, covar_module=squared_exponential, noise_var=0.01)
-    far = torch.linspace(0.5, 3.0, 20, **tkwargs).reshape(-1, 1, 1)
-    torch.testing.assert_close(moments(model, far)[1], torch.ones(20, 1, 1, **tkwargs), atol=1e-9, rtol=0)
-    between = torch.linspace(-0.2, 0.4, 60, **tkwargs).reshape(-1, 1, 1)
-    assert (moments(model, between)[1] > moments(exact(model), between.reshape(-1, 1))[1].unsqueeze(-1) / 2.0).all()

@@ -2,14 +2,12 @@ import warnings
 
 import pytest
 import torch
-from botorch.acquisition import UpperConfidenceBound
-from botorch.models.transforms.input import AppendFeatures, ChainedInputTransform, Normalize
-from botorch.models.transforms.outcome import Log, Standardize
+from botorch.models.transforms.input import Normalize
+from botorch.models.transforms.outcome import Standardize
 from botorch.utils.transforms import is_ensemble
-from gpytorch.kernels import Kernel, MaternKernel, MultitaskKernel, RBFKernel
-from gpytorch.means import ConstantMean, LinearMean
+from gpytorch.kernels import MaternKernel
 
-from bo_robust.models import Candidate, CandidateEnsemble, candidate
+from bo_robust.models import Candidate, CandidateEnsemble
 from tests.problems import gp_of_candidate, rand
 
 NOISE_VAR = 0.01
@@ -70,6 +68,7 @@ def test_predictions_are_those_before_each_reward(tkwargs):
 def test_the_posterior_has_the_moments_of_the_mixture(tkwargs, q):
     """Against draws of the mixture: a candidate by its weight, then f under it."""
     model, X = make(tkwargs, n=3), rand(tkwargs, q, 2, seed=1)
+    assert not is_ensemble(model)  # BoTorch's analytic acquisitions see one posterior
     weights = model.weights
     assert float(weights.sum()) == pytest.approx(1.0)
     torch.testing.assert_close(weights.log() - weights[0].log(), model.evidence - model.evidence[0])
@@ -108,14 +107,6 @@ def test_a_subset_is_the_ensemble_of_these_candidates(tkwargs):
     assert make(tkwargs, candidates=[Candidate(MaternKernel(), 0.1)]).names == ("candidate 0",)
 
 
-def test_analytic_acquisitions_see_one_posterior(tkwargs):
-    model = make(tkwargs)
-    assert not is_ensemble(model)
-    x = rand(tkwargs, 5, 1, 2, seed=2)
-    expected = (model.posterior(x).mean + 2.0 * model.posterior(x).variance.sqrt())[..., 0, 0]
-    torch.testing.assert_close(UpperConfidenceBound(model, beta=4.0)(x), expected)
-
-
 def test_input_transforms(tkwargs):
     bounds = torch.tensor([[0.0, 0.0], [2.0, 3.0]], **tkwargs)
     transform = Normalize(d=2, bounds=bounds)
@@ -139,25 +130,6 @@ def test_candidates_that_are_the_same_are_warned_of(tkwargs):
         make(tkwargs, n=1, candidates=[{**KINDS[1], "nu": nu} for nu in (1.5, 2.5)])  # cannot be told apart yet
         make(tkwargs, candidates=[{**KINDS[1], "nu": nu} for nu in (0.5, 1.5)])
         make(tkwargs, candidates=[KINDS[0], {**KINDS[0], "noise_var": 0.5}])
-
-
-class Indefinite(Kernel):
-    """1 on the diagonal, -0.9 between points closer than 0.5."""
-
-    def forward(self, x1, x2, diag=False, **params):
-        distance = (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(dim=-1)
-        K = torch.where(distance < 1e-9, 1.0, torch.where(distance < 0.5, -0.9, 0.0)).to(x1)
-        return K.diagonal(dim1=-2, dim2=-1) if diag else K
-
-
-def test_kernels_that_are_not_positive_semi_definite_are_refused(tkwargs):
-    candidates = [KINDS[0], Candidate(Indefinite(), 0.5, name="odd")]
-    close, Y = torch.tensor([[0.0, 0.0], [0.1, 0.0], [0.0, 0.1]], **tkwargs), torch.ones(3, 1, **tkwargs)
-    with pytest.raises(ValueError, match=r"candidate 1 \(odd\): its kernel is not positive semi-definite"):
-        CandidateEnsemble(close, Y, candidates)
-    model = CandidateEnsemble(close[:1], Y[:1], candidates)
-    with pytest.raises(ValueError, match=r"candidate 1 \(odd\): its kernel is not positive semi-definite"):
-        model.condition_on_observations(close[1:], Y[1:])
 
 
 def test_hallucinated_points_keep_means_and_shrink_variances(tkwargs):
@@ -187,68 +159,3 @@ def test_standardised_rewards_may_have_any_units(tkwargs):
     torch.testing.assert_close(Y.mean() + Y.std() * by_hand.posterior(X).mean, model.posterior(X).mean)
     constant = CandidateEnsemble(X[:3], torch.full((3, 1), 0.1, **tkwargs), KINDS, outcome_transform=Standardize(m=1))
     assert constant.evidence.isfinite().all()
-
-
-@pytest.mark.parametrize("rows", [0, 3])
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        candidate("rbf", [0.1, 0.2, 0.3], 0.1),
-        candidate("rbf", 0.1, 0.1, groups=[[0], [5]]),
-        *(Candidate(kernel, 0.1) for kernel in (RBFKernel(active_dims=(7,)), MultitaskKernel(RBFKernel(), 2))),
-        *(Candidate(RBFKernel(), 0.1, m) for m in (LinearMean(3), ConstantMean(batch_shape=torch.Size([2])))),
-    ],
-)
-def test_candidates_that_do_not_fit_the_points_are_refused(tkwargs, wrong, rows):
-    X, Y = rand(tkwargs, 3, 2)[:rows], rand(tkwargs, 3, 1)[:rows]
-    with pytest.raises(ValueError, match=r"candidate 1 .* does not fit points of 2 columns"):
-        CandidateEnsemble(X, Y, [Candidate(RBFKernel(), 0.1), wrong])
-
-
-GOOD = {"kernel": "rbf", "lengthscale": 0.1, "noise_var": 0.1}
-POINTS = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).reshape(3, 2)
-
-
-def ensemble(candidates=KINDS, **options):
-    return CandidateEnsemble(POINTS, f(POINTS), candidates, **options)
-
-
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
-        (lambda: ensemble([]), "U is empty"),
-        *((lambda c=c: ensemble(c), "candidates must be a list .*, got") for c in ("smooth", 4)),
-        *((lambda c=c: ensemble(c), "candidates") for c in (["rbf"], KINDS[0])),
-        (lambda: ensemble([GOOD, GOOD | {"lengthscales": 0.1}]), "the settings of candidate 1 .*'lengthscales'"),
-        (lambda: ensemble([GOOD, {"kernel": "rbf"}]), "the settings of candidate 1 .*'lengthscale'"),
-        (lambda: ensemble(outcome_transform=Log()), r"outcome_transform must be Standardize\(m=1\) of BoTorch or None"),
-        *(
-            (lambda t=t: ensemble(input_transform=t), "input_transform must be one of BoTorch")
-            for t in ("n", Normalize)
-        ),
-        (lambda: ensemble(input_transform=Normalize(d=2)), "learns its coefficients"),
-        (lambda: ensemble(input_transform=ChainedInputTransform(a=Normalize(d=2))), "learns its coefficients"),
-        (lambda: ensemble(input_transform=AppendFeatures(torch.zeros(2, 1).double())), "adds points"),
-        (lambda: ensemble().condition_on_observations(POINTS[:, :1], f(POINTS)), "X must be ... x 2"),
-        (lambda: ensemble().condition_on_observations(POINTS, f(POINTS), noise=f(POINTS)), "noise_var"),
-        (lambda: ensemble().hallucinate(POINTS).condition_on_observations(POINTS, f(POINTS)), "hallucinated points"),
-        (lambda: ensemble().posterior(POINTS.float()), "X is torch.float32"),
-        (lambda: ensemble().posterior(POINTS[0]), "X must be ... x 2"),
-        (lambda: ensemble().hallucinate(POINTS[0]), "X_pending"),
-        (lambda: ensemble().subset([]), "at least one candidate"),
-        (lambda: ensemble().subset_output([1]), "one output"),
-        *(
-            (lambda name=name: getattr(ensemble(), name)(POINTS.tolist()), "must be a torch tensor, got list")
-            for name in ("posterior", "member_moments", "member_posterior", "hallucinate")
-        ),
-    ],
-)
-def test_refusals_say_what_to_change(call, match):
-    with pytest.raises((ValueError, TypeError), match=match):
-        call()
-
-
-def test_the_design_of_largest_mean_is_one_argmax_away(tkwargs):
-    model = make(tkwargs, n=30)
-    best = model.posterior(model.train_inputs[0]).mean.argmax()
-    assert float(f(model.train_inputs[0][best])) > float(f(model.train_inputs[0]).max()) - 0.1

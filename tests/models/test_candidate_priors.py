@@ -6,9 +6,9 @@ import math
 
 import pytest
 import torch
-from gpytorch.kernels import PeriodicKernel, RBFKernel
+from gpytorch.kernels import PeriodicKernel
 
-from bo_robust.models.candidate_priors import Candidate, candidate, candidate_grid
+from bo_robust.models.candidate_priors import candidate, candidate_grid
 from bo_robust.utils.covariance import Matern, SquaredExponential
 
 
@@ -65,34 +65,6 @@ def test_candidates_by_settings(device):
     halves = sum(SquaredExponential(0.3)(x, x) for x in (X[:, :1], X[:, 1:]))
     torch.testing.assert_close(additive.covar_module.to(X)(X).to_dense(), 1.5 * halves)
     assert additive.name == "rbf(lengthscale=0.3, groups=[[0], [1]], outputscale=3.0)"
-
-
-RBF = {"kernel": "rbf", "lengthscale": 0.1, "noise_var": 0.1}
-REFUSED = [
-    *((lambda k=k: candidate(k, 0.3, 0.1), "unknown kernel") for k in ("cubic", ["rbf"], None)),
-    *((lambda v=v: candidate(**RBF | {"lengthscale": v}), "lengthscale") for v in ("0.3", [])),
-    *((lambda n=n: candidate(**RBF | {n: 0.0}), n) for n in ("noise_var", "outputscale")),
-    *((lambda k=k, nu=nu: candidate(k, 0.3, 0.1, nu=nu), "nu") for k, nu in (("matern", 2.0), ("matern32", 2.5))),
-    (lambda: candidate(**RBF, period=1.0), "period"),
-    *((lambda p=p: candidate("periodic", 0.1, 0.1, **p), "period") for p in ({}, {"period": -1.0})),
-    (lambda: candidate("rbf", [0.1, 0.2], 0.1, groups=[[0], [1]]), "lengthscale"),
-    *((lambda g=g: candidate(**RBF, groups=g), "groups") for g in ([0, 1], [[]])),
-    *((lambda g=g: candidate(**RBF, groups=g), "column") for g in ([[0], [-1]], [[0], ["x"]])),
-    *((lambda k=k: Candidate(k, 0.1), "covar_module") for k in ("rbf", RBFKernel(batch_shape=torch.Size([2])))),
-    (lambda: Candidate(RBFKernel(), 0.1, 0.0), "mean_module"),
-    *((lambda v=v: candidate_grid(v, 0.01), "lengthscale") for v in ((0.8, 0.1), (0.1, 0.2, 0.3), [0.1, 0.8])),
-    (lambda: candidate_grid(0.1, (0.0, 1.0)), "noise_var"),
-    (lambda: candidate_grid((0.1, 0.4), 0.01, num=0), "num"),
-    *((lambda k=k: candidate_grid(0.1, 0.01, kernels=k), "kernels") for k in ("rbf", ())),
-    (lambda: candidate_grid(0.1, 0.01, kernels=["cubic"]), "unknown family 'cubic'"),
-    (lambda: candidate_grid(0.1, 0.01, kernels=[{"period": 1.0}]), "'kernel'"),
-]
-
-
-@pytest.mark.parametrize(("call", "name"), REFUSED)
-def test_refusals_name_the_argument(call, name):
-    with pytest.raises(ValueError, match=name):
-        call()
 
 
 def test_families_of_a_grid_are_kernels_by_name():

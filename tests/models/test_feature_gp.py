@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from botorch.utils.datasets import SupervisedDataset
@@ -9,7 +7,6 @@ from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.models import FeatureGP, FourierMap, NystromMap
-from bo_robust.models.linear_regression import gaussian_weights, log_evidence, precision_matrix
 from tests.problems import points, rbf, rewards
 
 MAPS = ["fourier", "nystrom"]
@@ -26,35 +23,6 @@ def make(tkwargs, kind="fourier", n=12, nodes=16, **kwargs):
     kwargs = ({} if "likelihood" in kwargs else {"noise_var": 0.3}) | kwargs
     chosen = FourierMap(nodes) if kind == "fourier" else NystromMap(points(tkwargs, 8, seed=2))
     return FeatureGP(X, rewards(X), chosen, mean_module=ZeroMean(), outcome_transform=None, **kwargs)
-
-
-def regression(tkwargs, n, p):
-    g = torch.Generator().manual_seed(0)
-    Phi, y = (torch.randn(shape, generator=g, dtype=torch.float64).to(**tkwargs) for shape in ((n, p), (n,)))
-    return Phi, y, torch.tensor(0.3, **tkwargs)
-
-
-def test_evidence_by_hand(tkwargs):
-    # One feature of 2 and one reward of 3: y ~ N(0, 4 + 0.5).
-    value = log_evidence(*(torch.tensor(x, **tkwargs) for x in ([[2.0]], [3.0], 0.5)))
-    assert float(value) == pytest.approx(-0.5 * (9.0 / 4.5 + math.log(4.5) + math.log(2.0 * math.pi)), abs=1e-14)
-
-
-def test_observing_in_parts_equals_observing_at_once(tkwargs):
-    Phi, y, noise_var = regression(tkwargs, 12, 4)
-
-    def weights(rows):
-        return gaussian_weights(precision_matrix(Phi[rows], noise_var), Phi[rows].mT @ y[rows], noise_var)
-
-    whole, parts = weights(slice(None)), weights(slice(5)).observe(Phi[5:9], y[5:9]).observe(Phi[9:], y[9:])
-    for a, b in zip(whole, parts, strict=True):
-        torch.testing.assert_close(a, b, atol=1e-12, rtol=0)
-    V = Phi.mT @ Phi + noise_var * torch.eye(4, **tkwargs)
-    torch.testing.assert_close(whole.mean, torch.linalg.solve(V, Phi.mT @ y), atol=1e-12, rtol=0)
-    torch.testing.assert_close(whole.root.mT @ whole.root, torch.linalg.inv(V), atol=1e-12, rtol=0)
-    mean, spread = whole.predict(Phi)
-    torch.testing.assert_close(mean, Phi @ whole.mean, atol=1e-12, rtol=0)
-    torch.testing.assert_close(spread @ spread.mT, noise_var * Phi @ torch.linalg.solve(V, Phi.mT), atol=1e-12, rtol=0)
 
 
 def test_nystrom_against_dense_matrices(tkwargs):
@@ -121,11 +89,3 @@ def test_construct_inputs(tkwargs):
     torch.testing.assert_close(FeatureGP(**inputs).features.inducing_points, X)
     with pytest.raises(ValueError, match="one noise variance for all observations; pass noise_var"):
         FeatureGP.construct_inputs(data(Yvar=torch.rand(5, 1, **tkwargs)), chosen)
-
-
-@pytest.mark.parametrize(("n", "p"), [(7, 3), (3, 7), (1, 1)])
-def test_evidence_against_dense_matrices(tkwargs, n, p):
-    Phi, y, noise_var = regression(tkwargs, n, p)
-    covariance = Phi @ Phi.mT + noise_var * torch.eye(n, **tkwargs)
-    dense = torch.distributions.MultivariateNormal(torch.zeros(n, **tkwargs), covariance).log_prob(y)
-    torch.testing.assert_close(log_evidence(Phi, y, noise_var), dense, atol=1e-10, rtol=0)

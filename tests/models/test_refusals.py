@@ -1,25 +1,33 @@
-"""What the models refuse. ``tests/models/test_candidate_*`` have the rows of CandidateEnsemble."""
+"""What the models refuse."""
 
 import math
 
 import pandas as pd
 import pytest
 import torch
-from botorch.models import SingleTaskGP
-from botorch.models.transforms.outcome import Standardize
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.transforms.input import AppendFeatures, ChainedInputTransform, Normalize
+from botorch.models.transforms.outcome import Log, Standardize
 from botorch.utils.datasets import SupervisedDataset
-from gpytorch.kernels import AdditiveKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, MultitaskKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.means import ConstantMean, LinearMean
 
 from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
 from bo_robust.models import (
     BKBModel,
+    Candidate,
+    CandidateEnsemble,
     FeatureGP,
     FourierMap,
     NystromMap,
     RobustGP,
     TruncatedFeatureGP,
     TruncatedGP,
+    candidate,
+    candidate_grid,
+    information_gain,
+    marginal_moments,
     plot_outliers,
     suggest_replicates,
 )
@@ -31,6 +39,7 @@ Y = X.sum(-1, keepdim=True)
 LEVEL, MAP = TGPTruncation(4.0, 1.0), FourierMap(4)
 BATCHED = RBFKernel(batch_shape=torch.Size([2]))
 SEVERAL_NOISES = FixedNoiseGaussianLikelihood(torch.ones(4))
+GOOD = {"kernel": "rbf", "lengthscale": 0.1, "noise_var": 0.1}
 DATA = SupervisedDataset(X, Y, feature_names=["a", "b"], outcome_names=["y"])
 
 
@@ -48,6 +57,24 @@ def truncated_features(level=1.0, **options):
 
 def small():
     return FeatureGP(X, Y, FourierMap(6), noise_var=0.1, covar_module=RBFKernel())
+
+
+ONE = [GOOD]
+
+
+def ensemble(candidates=ONE, n=4, **options):
+    return CandidateEnsemble(X[:n], Y[:n], candidates, **options)
+
+
+class Indefinite(Kernel):
+    """1 on the diagonal, -0.9 elsewhere."""
+
+    def forward(self, x1, x2, diag=False, **params):
+        K = torch.where((x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(dim=-1) < 1e-9, 1.0, -0.9).to(x1)
+        return K.diagonal(dim1=-2, dim2=-1) if diag else K
+
+
+ODD = Candidate(Indefinite(), 0.5, name="odd")
 
 
 def again(X_pending):
@@ -153,6 +180,62 @@ REFUSALS = [
     ("maximize", lambda: suggest_replicates(SingleTaskGP(X, Y), maximize=Y)),
     *(("q", lambda q=q: suggest_replicates(SingleTaskGP(X, Y), q=q)) for q in (0, 2.5)),
     *(("X_pending", lambda x=x: again(x)) for x in (X[:1].float(), X.new_zeros(1, 3), X[:1] * math.nan)),
+    # CandidateEnsemble
+    ("U", lambda: ensemble([])),
+    *(("candidates", lambda c=c: ensemble(c)) for c in ("smooth", 4, ["rbf"], GOOD)),
+    ("lengthscales", lambda: ensemble([GOOD, GOOD | {"lengthscales": 0.1}])),
+    ("lengthscale", lambda: ensemble([GOOD, {"kernel": "rbf"}])),
+    ("outcome_transform", lambda: ensemble(outcome_transform=Log())),
+    *(("input_transform", lambda t=t: ensemble(input_transform=t)) for t in ("n", Normalize)),
+    *(
+        ("learns its coefficients", lambda t=t: ensemble(input_transform=t))
+        for t in (Normalize(d=2), ChainedInputTransform(a=Normalize(d=2)))
+    ),
+    ("adds points", lambda: ensemble(input_transform=AppendFeatures(torch.zeros(2, 1).double()))),
+    ("X", lambda: ensemble().condition_on_observations(X[:, :1], Y)),
+    ("noise_var", lambda: ensemble().condition_on_observations(X, Y, noise=Y)),
+    ("hallucinated points", lambda: ensemble().hallucinate(X).condition_on_observations(X, Y)),
+    *(("X", lambda x=x: ensemble().posterior(x)) for x in (X.float(), X[0])),
+    ("X_pending", lambda: ensemble().hallucinate(X[0])),
+    ("candidate", lambda: ensemble().subset([])),
+    ("one output", lambda: ensemble().subset_output([1])),
+    *(
+        ("torch tensor", lambda name=name: getattr(ensemble(), name)(X.tolist()))
+        for name in ("posterior", "member_moments", "member_posterior", "hallucinate")
+    ),
+    *(
+        ("candidate 1", lambda n=n, c=c: ensemble([GOOD, c], n))
+        for n in (0, 3)
+        for c in (
+            candidate("rbf", [0.1, 0.2, 0.3], 0.1),
+            candidate("rbf", 0.1, 0.1, groups=[[0], [5]]),
+            *(Candidate(kernel, 0.1) for kernel in (RBFKernel(active_dims=(7,)), MultitaskKernel(RBFKernel(), 2))),
+            *(Candidate(RBFKernel(), 0.1, m) for m in (LinearMean(3), ConstantMean(batch_shape=torch.Size([2])))),
+        )
+    ),
+    ("odd", lambda: ensemble([GOOD, ODD])),
+    ("odd", lambda: ensemble([GOOD, ODD], 1).condition_on_observations(X[1:], Y[1:])),
+    # candidates and their grids
+    *(("kernel", lambda k=k: candidate(k, 0.3, 0.1)) for k in ("cubic", ["rbf"], None)),
+    *(("lengthscale", lambda v=v: candidate(**GOOD | {"lengthscale": v})) for v in ("0.3", [])),
+    *((n, lambda n=n: candidate(**GOOD | {n: 0.0})) for n in ("noise_var", "outputscale")),
+    *(("nu", lambda k=k, nu=nu: candidate(k, 0.3, 0.1, nu=nu)) for k, nu in (("matern", 2.0), ("matern32", 2.5))),
+    ("period", lambda: candidate(**GOOD, period=1.0)),
+    *(("period", lambda p=p: candidate("periodic", 0.1, 0.1, **p)) for p in ({}, {"period": -1.0})),
+    ("lengthscale", lambda: candidate("rbf", [0.1, 0.2], 0.1, groups=[[0], [1]])),
+    *(("groups", lambda g=g: candidate(**GOOD, groups=g)) for g in ([0, 1], [[]])),
+    *(("column", lambda g=g: candidate(**GOOD, groups=g)) for g in ([[0], [-1]], [[0], ["x"]])),
+    *(("covar_module", lambda k=k: Candidate(k, 0.1)) for k in ("rbf", BATCHED)),
+    ("mean_module", lambda: Candidate(RBFKernel(), 0.1, 0.0)),
+    *(("lengthscale", lambda v=v: candidate_grid(v, 0.01)) for v in ((0.8, 0.1), (0.1, 0.2, 0.3), [0.1, 0.8])),
+    ("noise_var", lambda: candidate_grid(0.1, (0.0, 1.0))),
+    ("num", lambda: candidate_grid((0.1, 0.4), 0.01, num=0)),
+    *(("kernels", lambda k=k: candidate_grid(0.1, 0.01, kernels=k)) for k in ("rbf", ())),
+    ("cubic", lambda: candidate_grid(0.1, 0.01, kernels=["cubic"])),
+    ("kernel", lambda: candidate_grid(0.1, 0.01, kernels=[{"period": 1.0}])),
+    # moments
+    ("n 1 1 d", lambda: marginal_moments(SingleTaskGP(X.expand(3, 4, 2), Y.expand(3, 4, 1)), X.unsqueeze(1))),
+    ("ModelListGP", lambda: information_gain(ModelListGP(SingleTaskGP(X, Y)))),
     ("model", lambda: plot_outliers(SingleTaskGP(X, Y))),
 ]
 

@@ -44,7 +44,7 @@ def test_agrees_with_the_golden_numbers(golden, tkwargs):
             assert weighted_quantile(h, p, case["alpha"]).tolist() == case[f"var_{name}"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_agrees_with_the_definition_ties_and_zero_weights_included(data):
     w = data.draw(st.integers(1, 12))

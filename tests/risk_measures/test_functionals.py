@@ -32,7 +32,7 @@ def bounds(draw, max_points=12):
     return torch.tensor(np.minimum(a, b)), torch.tensor(np.maximum(a, b)), p
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(bounds(), LEVELS)
 def test_lacing_values_exist(case, alpha):
     """Theorem 1: any l <= u, any weights, any alpha; a lacing value's interval holds that of the functional."""
@@ -65,7 +65,7 @@ def test_lacing_values_exist_where_sums_of_weights_hit_alpha(w, seed, percent):
     assert mask.any()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(bounds(), LEVELS, st.floats(0, 3), st.integers(0, 2**32 - 1))
 def test_bounds_hold_the_truth(case, alpha, weight, seed):
     lower, upper, p = case

@@ -41,15 +41,18 @@ def test_agrees_with_gpytorch(n1, device):
         assert not wrapped(A, B).requires_grad
 
 
+def test_distances_by_differences(device):
+    """What CUDA takes: those of cdist, batches too, and exactly zero where points meet."""
+    points = torch.randn(22, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
+    first, second = points[:12].view(2, 6, 3), points[12:].view(2, 5, 3)
+    expected = torch.cdist(first, second, compute_mode="donot_use_mm_for_euclid_dist")
+    torch.testing.assert_close(distances_by_differences(first, second), expected)
+    torch.testing.assert_close(distances_by_differences(first, second[0])[0], expected[0])
+    torch.testing.assert_close(distances_by_differences(first[0], second[0]), expected[0])
+    assert distances_by_differences(points[:7], points[:4]).diagonal().tolist() == [0.0] * 4
+
+
 def test_far_from_the_origin_distances_keep_their_digits(device):
     X = (torch.linspace(0, 1, 200, dtype=torch.float64, device=device) + 1e6).unsqueeze(1)
     near = X - 1e6
     torch.testing.assert_close(SquaredExponential(0.2)(X, X), SquaredExponential(0.2)(near, near), rtol=0, atol=1e-8)
-
-
-def test_distancesdistances_by_differences(device):
-    """What CUDA takes: those of cdist, and exactly zero where points meet."""
-    X = torch.randn(7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
-    found = distances_by_differences(X, X[:4])
-    torch.testing.assert_close(found, torch.cdist(X, X[:4], compute_mode="donot_use_mm_for_euclid_dist"))
-    assert found.diagonal().tolist() == [0.0] * 4

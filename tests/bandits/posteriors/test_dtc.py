@@ -115,17 +115,6 @@ def test_golden_bkb(golden, device):
         torch.testing.assert_close(got[0, T:], want, rtol=1e-9, atol=0.0)
 
 
-def test_variance_does_not_starve_far_from_the_dictionary(device):
-    X = torch.linspace(0.0, 10.0, 21, dtype=torch.float64, device=device).unsqueeze(1)
-    posterior = dtc.init(ArmKernel.from_covariance(SquaredExponential(0.3), X), 0.01)
-    arms = torch.arange(4, device=device).repeat(50).unsqueeze(1)
-    told(posterior, arms, torch.ones(200, 1, dtype=torch.float64, device=device))
-    dtc.rebuild(posterior, posterior.counts > 0)
-    assert bool((posterior.variance <= 1.0).all())
-    assert float(posterior.variance[0, :4].max()) < 1e-3
-    torch.testing.assert_close(posterior.variance[0, 12:], torch.ones_like(X[12:, 0]), rtol=0.0, atol=1e-12)
-
-
 # Observations under one dictionary -------------------------------------------------------------------------
 
 
