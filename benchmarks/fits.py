@@ -62,13 +62,13 @@ def by_evidence(make: Callable[[Tensor, Tensor], Any]) -> Callable[[Tensor, Tens
 
 
 def variational(X: Tensor, Y: Tensor) -> Predict:
-    """BoTorch's variational GP, by Adam on batches: 40 passes over the data, at least 2,000 steps."""
+    """BoTorch's variational GP, by Adam on batches: 40 passes over the data, at least 1,000 steps."""
     center, scale = Y.mean(), Y.std()
     kernel = ScaleKernel(MaternKernel(2.5, ard_num_dims=3))
     model = SingleTaskVariationalGP(X, (Y - center) / scale, inducing_points=INDUCING, covar_module=kernel).double()
     loss, draws = VariationalELBO(model.likelihood, model.model, num_data=len(X)), torch.Generator().manual_seed(0)
     optimizer = torch.optim.Adam(model.train().parameters(), lr=0.02)
-    for _ in range(max(2000, 40 * math.ceil(len(X) / BATCH))):
+    for _ in range(max(1000, 40 * math.ceil(len(X) / BATCH))):
         rows = torch.randint(len(X), (min(BATCH, len(X)),), generator=draws)
         optimizer.zero_grad()
         (-loss(model.model(X[rows]), ((Y[rows] - center) / scale).squeeze(1))).backward()
