@@ -59,10 +59,13 @@ def test_what_it_links_to_is_in_the_repository():
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_loop_prints_what_stands_below_it(capsys):
-    """The readings flagged are the wrong ones, and the recipe is the best of the table; digits may round otherwise."""
+    """The readings flagged are the wrong ones, and the recipe is the best of the table.
+
+    Yields depend on the recipes chosen on the way, and those on the processor's rounding.
+    """
     names: dict = {}
     exec(block("suggest_replicates(model"), names)
-    printed, shown = (re.sub(r"\d+ standard", "standard", text) for text in (capsys.readouterr().out, OUTPUT))
+    printed, shown = (re.sub(r"\d+ looks wrong, \d+", "", text) for text in (capsys.readouterr().out, OUTPUT))
     assert printed == shown
     assert torch.equal(~names["model"].inlier_mask, names["Y"][:, 0] > 90)
     distance = (names["recipes"] - names["best"]).norm(dim=-1)
