@@ -31,7 +31,7 @@ from bo_robust.utils.random import spread, stream
 NOISE_VAR = 0.01
 
 
-def world(n: int, d: int, lengthscale: float, seed: int) -> tuple[ArmKernel, Tensor]:
+def make_problem(n: int, d: int, lengthscale: float, seed: int) -> tuple[ArmKernel, Tensor]:
     """Arms uniform in [0, 1]^d and f, a sum of 30 random bumps scaled to [0, 1]."""
     rng = stream(seed, "problem", 0)
     arms = torch.from_numpy(rng.random((n, d)))
@@ -53,10 +53,10 @@ def run(
     return took, float((f.max() - f[picks]).sum()), picks.tolist()
 
 
-World = tuple[ArmKernel, Tensor, float]
+Problem = tuple[ArmKernel, Tensor, float]
 
 
-def linear_world(n: int, d: int, seed: int) -> World:
+def linear_problem(n: int, d: int, seed: int) -> Problem:
     """Kernel, f and noise variance of the authors' example: standard normal arms, a linear f, 1 % of its range."""
     rng = stream(seed, "problem", 1)
     arms = torch.from_numpy(rng.standard_normal((n, d)))
@@ -65,12 +65,17 @@ def linear_world(n: int, d: int, seed: int) -> World:
 
 
 def against_numpy(
-    name: str, make: Callable[[float], BKB | BBKB], worlds: list[World], covariance: Kernel, horizon: int, target: float
+    name: str,
+    make: Callable[[float], BKB | BBKB],
+    problems: list[Problem],
+    covariance: Kernel,
+    horizon: int,
+    target: float,
 ) -> None:
-    """Report an algorithm, made for a noise variance, against NumPy; a world per repetition."""
+    """Report an algorithm, made for a noise variance, against NumPy; a problem per repetition."""
     times: list[list[float]] = [[], []]
     same, regrets = [], []
-    for seed, (kernel, f, noise_var) in enumerate([worlds[0], *worlds], start=-1):  # the first time is a warm-up
+    for seed, (kernel, f, noise_var) in enumerate([problems[0], *problems], start=-1):  # the first time is a warm-up
         assert kernel.arms is not None
         ours, n = make(noise_var), kernel.num_arms
         noise, uniforms = (table.squeeze(1) for table in noise_and_uniforms(max(seed, 0), horizon, noise_var))
@@ -96,13 +101,13 @@ def against_numpy(
 def linear() -> None:
     """A linear kernel, d = 5, n = 1000, T = 1000, C = 2: the setting of the authors' example, against NumPy."""
     n, horizon = 1000, 1000
-    width, worlds = FiniteWidth(n, 0.1, scale=EXPLORING), [linear_world(n, 5, seed) for seed in range(5)]
+    width, problems = FiniteWidth(n, 0.1, scale=EXPLORING), [linear_problem(n, 5, seed) for seed in range(5)]
     makers: dict[str, tuple[float, Callable[[float], BKB | BBKB]]] = {
         "BKB": (1.0, lambda _: BKB(width, 1.0)),
         "BBKB, C = 2": (0.8, lambda noise_var: BBKB(width, 1.0, noise_var)),
     }
     for name, (target, make) in makers.items():
-        against_numpy(f"{name}, linear kernel, over NumPy", make, worlds, np_linear, horizon, target)
+        against_numpy(f"{name}, linear kernel, over NumPy", make, problems, np_linear, horizon, target)
 
 
 def np_linear(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -115,16 +120,16 @@ def small(horizon: int) -> None:
     """n = 1000, d = 5, squared exponential: against NumPy."""
     n, q = 1000, 5.0
     width = FiniteWidth(n, 0.1, scale=EXPLORING)
-    worlds = [(*world(n, 5, 0.5, seed), NOISE_VAR) for seed in range(5)]
+    problems = [(*make_problem(n, 5, 0.5, seed), NOISE_VAR) for seed in range(5)]
 
     def covariance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         squares = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2.0 * a @ b.T
         k: np.ndarray = np.exp(-0.5 / 0.5**2 * squares)
         return k
 
-    against_numpy("BKB, n=1000, over NumPy", lambda _: BKB(width, q), worlds, covariance, horizon, 1.5)
+    against_numpy("BKB, n=1000, over NumPy", lambda _: BKB(width, q), problems, covariance, horizon, 1.5)
     # other dictionaries, and so other picks
-    against_numpy("BKB persistent, n=1000, over NumPy", lambda _: BKB(width, q, "persistent"), worlds, covariance,
+    against_numpy("BKB persistent, n=1000, over NumPy", lambda _: BKB(width, q, "persistent"), problems, covariance,
                   horizon, 1.5)  # fmt: skip
 
 
@@ -140,7 +145,7 @@ def large(horizon: int) -> None:
     seconds: dict[str, list[float]] = {name: [] for name in algorithms}
     regret: dict[str, list[float]] = {name: [] for name in algorithms}
     for seed in range(5, 10):
-        kernel, f = world(n, 2, 0.1, seed)
+        kernel, f = make_problem(n, 2, 0.1, seed)
         for name, algorithm in algorithms.items():
             took, lost, _ = run(algorithm, kernel, f, horizon, seed)
             seconds[name].append(took)

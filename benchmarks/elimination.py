@@ -31,7 +31,7 @@ NOISE_VAR, ROUNDS, DELTA = 0.01, 500, 0.1
 LENGTHSCALES = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5)
 
 
-def world(n: int, trials: int, device: torch.device | str = "cpu") -> tuple[ArmKernel, Tensor, Tensor]:
+def make_problem(n: int, trials: int, device: torch.device | str = "cpu") -> tuple[ArmKernel, Tensor, Tensor]:
     """16 candidate kernels over n even points of [0, 1], draws of f from the sixth (``s x n``), noise (``T x s``)."""
     X = torch.linspace(0, 1, n, dtype=torch.float64).unsqueeze(1)
     kernel = candidate_kernel([k for ell in LENGTHSCALES for k in (SquaredExponential(ell), Matern(2.5, ell))], X)
@@ -62,7 +62,7 @@ def replayed(
 
 def separate(n: int, trials: int, step: int, target: float) -> None:
     """16 candidates in one run (``step`` trials at a time, so that rows fit the cache) against 16 runs, T = 500."""
-    kernel, f, noise = world(n, trials)
+    kernel, f, noise = make_problem(n, trials)
     assert kernel.matrix is not None
     width = BayesianFiniteWidth(n, DELTA, scale=EXPLORING)
     ours, theirs = HEGPUCB(width, math.sqrt(NOISE_VAR), DELTA), GPUCB(width)

@@ -177,7 +177,7 @@ def main() -> None:
     arguments = parser.parse_args()
     cuda = torch.cuda.is_available() and not arguments.simulate
     linalg.simulated = arguments.simulate
-    if not cuda:  # Triton ops are checked by its interpreter, if told so before it is imported
+    if not cuda:  # Triton ops are checked by its interpreter, if asked before it is imported
         os.environ["TRITON_INTERPRET"] = "1"
     torch.set_num_threads(1)
     bench, began = Bench(torch.device("cuda" if cuda else "cpu"), arguments.quick), time.perf_counter()

@@ -59,11 +59,11 @@ def check_exact(device: torch.device) -> None:
     width = ConstantWidth(2.0)
     assert kernel.matrix is not None
     theirs = arm_engine.numpy_loop(kernel.matrix.numpy(), f[0].numpy(), noise[:, 0].numpy(), 0.01, width)
-    game = GPUCB(width), moved(kernel, device), 0.01, f.to(device), noise.to(device)
-    ours = run_rounds(*game)
+    workload = GPUCB(width), moved(kernel, device), 0.01, f.to(device), noise.to(device)
+    ours = run_rounds(*workload)
     require_same("exact GP-UCB against NumPy", ours[:, 0], torch.from_numpy(theirs))
     with naive_ops():
-        require_same("exact GP-UCB, fused against naive", ours, run_rounds(*game))
+        require_same("exact GP-UCB, fused against naive", ours, run_rounds(*workload))
 
 
 def _million(n: int, horizon: int, dtype: torch.dtype, device: torch.device) -> Callable[[], Tensor]:
@@ -95,7 +95,7 @@ def measure_exact(bench: Bench, targets: list[Target]) -> None:
     bench.compare("gp_ucb_n1e6_d6_float64", lambda place, T: _million(n, T, torch.float64, place), bench.full(50))
 
 
-class World(NamedTuple):
+class Problem(NamedTuple):
     """Arms of [0, 1] with a kernel as a matrix, and rewards f (``s x n``) drawn from it."""
 
     kernel: ArmKernel
@@ -109,34 +109,34 @@ class World(NamedTuple):
         return self.kernel.matrix
 
 
-def _world(n: int, trials: int, noise_var: float, device: torch.device) -> World:
+def _problem_of(n: int, trials: int, noise_var: float, device: torch.device) -> Problem:
     """n even points, SE kernel of lengthscale 0.2."""
     kernel, X, f, _ = arm_engine.gp_problem(n, 1, 0.2, trials, 1, noise_var, grid=True)
     on_device = moved(kernel, device)
     assert on_device.matrix is not None
-    return World(ArmKernel(on_device.diagonal, on_device.matrix, arms=X.to(device)), f.to(device), noise_var)
+    return Problem(ArmKernel(on_device.diagonal, on_device.matrix, arms=X.to(device)), f.to(device), noise_var)
 
 
-def _tgp(trials: int, horizon: int, device: torch.device) -> tuple[TGPUCB, World, Tensor]:
+def _tgp(trials: int, horizon: int, device: torch.device) -> tuple[TGPUCB, Problem, Tensor]:
     noise = torch.from_numpy(np.random.default_rng(0).standard_t(3, (horizon, trials)))
     algorithm = TGPUCB(FiniteWidth(ATA_ARMS, 0.1, scale=EXPLORING), TGPTruncation(4.0, 1.0))
-    return algorithm, _world(ATA_ARMS, trials, 1.0, device), noise
+    return algorithm, _problem_of(ATA_ARMS, trials, 1.0, device), noise
 
 
-def _tables(algorithm: TGPUCB, world: World, noise: Tensor) -> tuple[Tensor, ...]:
+def _tables(algorithm: TGPUCB, problem: Problem, noise: Tensor) -> tuple[Tensor, ...]:
     """What :func:`fused_rounds` takes."""
-    f, rounds = world.f, range(1, len(noise) + 1)
-    covariance = world.matrix.expand(len(f), *world.matrix.shape[-2:])
+    f, rounds = problem.f, range(1, len(noise) + 1)
+    covariance = problem.matrix.expand(len(f), *problem.matrix.shape[-2:])
     widths = f.new_tensor([[float(algorithm.width(t))] for t in rounds]).expand(len(noise), len(f))
     levels = f.new_tensor([float(algorithm.truncation(t)) for t in rounds])
-    lam = f.new_full((len(f),), world.noise_var)
+    lam = f.new_full((len(f),), problem.noise_var)
     return covariance, torch.zeros_like(f), f, lam, noise.to(f), widths, levels
 
 
-def _eager(algorithm: ArmAlgorithm, world: World, noise: Tensor) -> Tensor:
+def _eager(algorithm: ArmAlgorithm, problem: Problem, noise: Tensor) -> Tensor:
     """The arms of all rounds (``T x s``), run one by one."""
-    kernel = ArmKernel(world.matrix.diagonal(dim1=-2, dim2=-1), world.matrix)
-    return run_rounds(algorithm, kernel, world.noise_var, world.f, noise.to(world.f))
+    kernel = ArmKernel(problem.matrix.diagonal(dim1=-2, dim2=-1), problem.matrix)
+    return run_rounds(algorithm, kernel, problem.noise_var, problem.f, noise.to(problem.f))
 
 
 def check_tgp(device: torch.device) -> None:
@@ -154,27 +154,27 @@ def measure_tgp(bench: Bench, targets: list[Target]) -> None:
         took, detail = bench.seconds(lambda given=tables: fused_rounds(*given))  # type: ignore[misc]
         bench.report(target, took, {**detail, "rounds": horizon})
 
-    def game(device: torch.device, rounds: int) -> Callable[[], Tensor]:
+    def workload(device: torch.device, rounds: int) -> Callable[[], Tensor]:
         return partial(_eager, *_tgp(TGP_TRIALS[0], rounds, device))
 
-    bench.compare("tgp_ucb_20x100_round_by_round", game, bench.full(500))
+    bench.compare("tgp_ucb_20x100_round_by_round", workload, bench.full(500))
 
 
-def _ata(device: torch.device) -> tuple[World, Callable[[int], None], State, list[Tensor], list[Tensor]]:
+def _ata(device: torch.device) -> tuple[Problem, Callable[[int], None], State, list[Tensor], list[Tensor]]:
     """ATA-QFF: the problem, a round, the state, and the arms and rewards so far."""
-    world = _world(ATA_ARMS, ATA_TRIALS, 1.0, device)
+    problem = _problem_of(ATA_ARMS, ATA_TRIALS, 1.0, device)
     algorithm = ATAGPUCB(FiniteWidth(ATA_ARMS, 0.1, scale=EXPLORING), LEVEL, FEATURES, root="symmetric")
-    state = algorithm.init(world.kernel, world.noise_var, ATA_TRIALS)
+    state = algorithm.init(problem.kernel, problem.noise_var, ATA_TRIALS)
     noise = torch.from_numpy(np.random.default_rng(0).standard_t(3, (ATA_ROUNDS, ATA_TRIALS))).to(device)
     arms: list[Tensor] = []
     rewards: list[Tensor] = []
-    game = rounds(algorithm, state, additive(world.f, noise), torch.zeros_like(noise))
+    workload = rounds(algorithm, state, additive(problem.f, noise), torch.zeros_like(noise))
 
     def step(t: int) -> None:
-        for kept, new in zip((arms, rewards), next(game), strict=True):
+        for kept, new in zip((arms, rewards), next(workload), strict=True):
             kept.append(new)
 
-    return world, step, state, arms, rewards
+    return problem, step, state, arms, rewards
 
 
 def as_written(Phi: Tensor, V: Tensor, past: Tensor, y: Tensor, level: float) -> tuple[Tensor, Tensor]:
@@ -189,18 +189,18 @@ def as_written(Phi: Tensor, V: Tensor, past: Tensor, y: Tensor, level: float) ->
 
 def check_ata(device: torch.device) -> None:
     """Mean and variance after 40 rounds against Algorithm 2 as written."""
-    world, step, state, arms, rewards = _ata(device)
+    problem, step, state, arms, rewards = _ata(device)
     with torch.no_grad():
         for t in range(40):
             step(t)
-        assert world.kernel.arms is not None
-        Phi = FEATURES(world.kernel.arms)
+        assert problem.kernel.arms is not None
+        Phi = FEATURES(problem.kernel.arms)
         for i in range(2):
             past, y = Phi[torch.stack(arms)[:, i]], torch.stack(rewards)[:, i]
-            V = past.mT @ past + world.noise_var * torch.eye(Phi.shape[1], dtype=Phi.dtype, device=device)
+            V = past.mT @ past + problem.noise_var * torch.eye(Phi.shape[1], dtype=Phi.dtype, device=device)
             mean, variance = as_written(Phi, V, past, y, LEVEL(40))
             require_close("ATA-QFF, mean", state.posterior.mean[i], mean, 1e-6)
-            require_close("ATA-QFF, variance", state.posterior.variance[i], world.noise_var * variance, 1e-6)
+            require_close("ATA-QFF, variance", state.posterior.variance[i], problem.noise_var * variance, 1e-6)
 
 
 def measure_ata(bench: Bench, targets: list[Target]) -> None:
@@ -216,7 +216,7 @@ def measure_ata(bench: Bench, targets: list[Target]) -> None:
 
 
 def _play(step: Callable[[int], None], rounds: int) -> None:
-    """The next rounds of a game."""
+    """The next rounds of a workload."""
     with torch.no_grad():
         for t in range(rounds):
             step(t)
@@ -226,7 +226,7 @@ def check_bbkb(device: torch.device) -> None:
     """BBKB whose batches are single rounds against BKB as its paper writes it."""
     n, horizon, q = 300, 60, 5.0
     width = FiniteWidth(n, 0.1, scale=EXPLORING)
-    kernel, f = bkb.world(n, 2, 0.2, 0)
+    kernel, f = bkb.make_problem(n, 2, 0.2, 0)
     assert kernel.arms is not None
     noise, uniforms = noise_and_uniforms(0, horizon, bkb.NOISE_VAR)
     eta, u = noise.squeeze(1), uniforms.squeeze(1)
@@ -235,20 +235,20 @@ def check_bbkb(device: torch.device) -> None:
         kernel.arms.numpy(), lambda a, b: SquaredExponential(0.2)(torch.from_numpy(a), torch.from_numpy(b)).numpy(),
         kernel.diagonal.numpy(), f.numpy(), eta.numpy(), first, draws, lambda t: float(width(t)), q, bkb.NOISE_VAR, 0.0,
     )  # fmt: skip
-    game = moved(kernel, device), bkb.NOISE_VAR, f.unsqueeze(0).to(device), noise.to(device), uniforms.to(device)
-    require_same("BBKB against BKB as written", run_rounds(BBKB(width, q, 0.0), *game)[:, 0], torch.tensor(theirs))
+    workload = moved(kernel, device), bkb.NOISE_VAR, f.unsqueeze(0).to(device), noise.to(device), uniforms.to(device)
+    require_same("BBKB against BKB as written", run_rounds(BBKB(width, q, 0.0), *workload)[:, 0], torch.tensor(theirs))
 
 
 def _bbkb(rounds_: int, device: torch.device) -> Callable[[int], None]:
     """A round of BBKB on n = 10^6 points of 6 dimensions."""
     n = MANY_ARMS
-    kernel, f = bkb.world(n, 6, 0.5, 0)
+    kernel, f = bkb.make_problem(n, 6, 0.5, 0)
     kernel, f = moved(kernel, device), f.to(device).unsqueeze(0)
     noise, uniforms = (table.to(device) for table in noise_and_uniforms(0, rounds_, bkb.NOISE_VAR))
     algorithm = BBKB(FiniteWidth(n, 0.1, scale=EXPLORING), 5.0, 4.0)
     state = algorithm.init(kernel, bkb.NOISE_VAR, 1, rounds=rounds_)
-    game = rounds(algorithm, state, additive(f, noise), uniforms)
-    return lambda t: (next(game), None)[1]
+    workload = rounds(algorithm, state, additive(f, noise), uniforms)
+    return lambda t: (next(workload), None)[1]
 
 
 def measure_bbkb(bench: Bench, targets: list[Target]) -> None:
@@ -279,7 +279,7 @@ def check_he(device: torch.device) -> None:
 def measure_he(bench: Bench, targets: list[Target]) -> None:
     """|U| = 16, s = 64, n = 1000, T = 500."""
     n, horizon = ARMS, bench.full(elimination.ROUNDS)
-    kernel, f, noise = elimination.world(n, HE_TRIALS, bench.device)
+    kernel, f, noise = elimination.make_problem(n, HE_TRIALS, bench.device)
     algorithm = HEGPUCB(BayesianFiniteWidth(n, elimination.DELTA, scale=EXPLORING), 0.1, elimination.DELTA)
     run_rounds(algorithm, kernel, elimination.NOISE_VAR, f, noise[:40])
     work = partial(run_rounds, algorithm, kernel, elimination.NOISE_VAR, f, noise[:horizon])
@@ -288,11 +288,11 @@ def measure_he(bench: Bench, targets: list[Target]) -> None:
         naive_took = seconds(work)
     bench.report(targets[0], took, {**detail, "rounds": horizon, "naive_s": naive_took})
 
-    def game(device: torch.device, rounds: int) -> Callable[[], Tensor]:
-        kernel, f, noise = elimination.world(n, HE_TRIALS, device)
+    def workload(device: torch.device, rounds: int) -> Callable[[], Tensor]:
+        kernel, f, noise = elimination.make_problem(n, HE_TRIALS, device)
         return partial(run_rounds, algorithm, kernel, elimination.NOISE_VAR, f, noise[:rounds])
 
-    bench.compare("he_gp_ucb_U16_s64_n1000", game, bench.full(50))
+    bench.compare("he_gp_ucb_U16_s64_n1000", workload, bench.full(50))
 
 
 def _v_ucb(
@@ -352,11 +352,11 @@ def measure_v_ucb(bench: Bench, targets: list[Target]) -> None:
     bench.report(targets[0], 1e3 * cpu_s / gpu_ms, detail)
 
 
-def _single(n: int, rounds: int, device: torch.device) -> tuple[GPUCB, World, Tensor, Tensor]:
+def _single(n: int, rounds: int, device: torch.device) -> tuple[GPUCB, Problem, Tensor, Tensor]:
     """One trial on n even points of [0, 1], as ``benchmarks.arm_engine``: algorithm, problem, noise, locations."""
     kernel, X, f, noise = arm_engine.gp_problem(n, 1, 0.2, 1, rounds, 0.025, grid=True)
-    world = World(moved(kernel, device), f.to(device), 0.025)
-    return GPUCB(FiniteWidth(n, 0.1, scale=EXPLORING)), world, noise, X.to(device)
+    problem = Problem(moved(kernel, device), f.to(device), 0.025)
+    return GPUCB(FiniteWidth(n, 0.1, scale=EXPLORING)), problem, noise, X.to(device)
 
 
 def check_botorch(device: torch.device) -> None:
@@ -366,18 +366,18 @@ def check_botorch(device: torch.device) -> None:
 
 def _against_botorch(n: int, rounds: int, device: torch.device) -> tuple[float, float]:
     """Seconds of BoTorch's loop and of ours, both round by round."""
-    algorithm, world, noise, X = _single(n, rounds, device)
+    algorithm, problem, noise, X = _single(n, rounds, device)
     ours = theirs = torch.empty(0)
 
     def our_loop() -> None:
         nonlocal ours
-        ours = _eager(algorithm, world, noise)
+        ours = _eager(algorithm, problem, noise)
 
     def their_loop() -> None:
         nonlocal theirs
         width = algorithm.width
         assert isinstance(width, FiniteWidth)
-        theirs = arm_engine.botorch_loop(X, world.f[0], noise.to(device), 0.2, 0.025, width)
+        theirs = arm_engine.botorch_loop(X, problem.f[0], noise.to(device), 0.2, 0.025, width)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -399,14 +399,14 @@ def measure_single(bench: Bench, targets: list[Target]) -> None:
     """One trial of GP-UCB: from how many arms a GPU is faster than a CPU."""
     for n in SINGLE_ARMS:
 
-        def game(device: torch.device, rounds: int, n: int = n) -> Callable[[], Tensor]:
+        def workload(device: torch.device, rounds: int, n: int = n) -> Callable[[], Tensor]:
             generator = torch.Generator().manual_seed(0)
             X = torch.rand(n, 3, generator=generator, dtype=torch.float64)
             f, noise = torch.sin(5.0 * X.sum(1)).unsqueeze(0), torch.zeros(rounds, 1, dtype=torch.float64)
             kernel = ArmKernel.from_covariance(Matern(2.5, 0.5), X.to(device))
             return partial(run_rounds, GPUCB(ConstantWidth(2.0)), kernel, 0.01, f.to(device), noise.to(device))
 
-        bench.compare(f"gp_ucb_single_n{n}", game, bench.full(200))
+        bench.compare(f"gp_ucb_single_n{n}", workload, bench.full(200))
 
 
 def check_robust_gp(device: torch.device) -> None:
@@ -451,7 +451,7 @@ def measure_robust_gp(bench: Bench, targets: list[Target]) -> None:
 @dataclass(frozen=True)
 class Part:
     """An algorithm: what is checked on any device, what is measured on CUDA, what is to be reached, and
-    the games of which the CPU's time over the GPU's is a row, and a round's launches another."""
+    the workloads of which the CPU's time over the GPU's is a row, and a round's launches another."""
 
     check: Callable[[torch.device], None]
     measure: Callable[[Bench, list[Target]], None]

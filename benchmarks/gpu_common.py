@@ -22,7 +22,7 @@ __all__ = [
     "require_same", "seconds",
 ]  # fmt: skip
 
-# The rows of a game that CPU and GPU run, and their units.
+# The rows of a workload that CPU and GPU run, and their units.
 COMPARED = (("cpu_over_gpu", "x, the better CPU"), ("launches", "a round"))
 CORES = len(os.sched_getaffinity(0))
 
@@ -93,9 +93,9 @@ class Bench:
         median = statistics.median(times)
         return median, {"runs": runs, "spread": (max(times) - min(times)) / median}
 
-    def compare(self, name: str, game: Callable[[torch.device, int], Callable[[], Any]], rounds: int) -> None:
-        """Two rows about a game of some rounds: the CPU's time over the GPU's, and what a round launches."""
-        on_gpu, on_cpu = game(self.device, rounds), game(torch.device("cpu"), rounds)
+    def compare(self, name: str, workload: Callable[[torch.device, int], Callable[[], Any]], rounds: int) -> None:
+        """Two rows about a workload of some rounds: the CPU's time over the GPU's, and what a round launches."""
+        on_gpu, on_cpu = workload(self.device, rounds), workload(torch.device("cpu"), rounds)
         on_gpu()
         gpu_s, detail = self.seconds(on_gpu)
         by_threads = {f"cpu_{threads}_s": cpu_seconds(on_cpu, threads) for threads in (1, CORES)}

@@ -272,10 +272,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         summary = json.loads((folder / "summary.json").read_text())
         for claim in of.claims:
             panel = summary["panels"][claim.panel]
-            judged = claim.check(config, claim.panel, folder, summary) if claim.check else verdict(claim, panel)
+            found = claim.check(config, claim.panel, folder, summary) if claim.check else verdict(claim, panel)
             scale = f"{panel['trials']} x {panel['horizon']}"
-            row = {"paper": claim.paper, "figure": claim.figure, "claim": claim.text, "ours": judged[0]}
-            row |= {"agrees": {True: "yes", False: "no", None: "in part"}[judged[1]], "scale": scale, "config": name}
+            row = {"paper": claim.paper, "figure": claim.figure, "claim": claim.text, "ours": found[0]}
+            row |= {"agrees": {True: "yes", False: "no", None: "in part"}[found[1]], "scale": scale, "config": name}
             row["run"] = summary["date"]
             rows.append(row)
             print(json.dumps(row, ensure_ascii=False), flush=True)

@@ -120,7 +120,7 @@ def main() -> None:
             }
             half = stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / math.sqrt(len(gain))
             detail |= {"pairs": [round(float(g), 2) for g in gain], "interval": round(float(half), 2)}
-            report(f"{name}, {share:.0%} faults", round(float(gain.mean()), 2), "log10", None, None, detail)
+            report(f"{name}, {share:.0%} outliers", round(float(gain.mean()), 2), "log10", None, None, detail)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from botorch.models import SingleTaskGP
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from benchmarks.bkb import NOISE_VAR, world
+from benchmarks.bkb import NOISE_VAR, make_problem
 from benchmarks.common import report, report_environment
 from benchmarks.loop import additive, noise_and_uniforms, rounds
 from bo_robust import BKBModel, RobustGP
@@ -127,7 +127,7 @@ def contaminated_data(n: int, seed: int) -> tuple[Tensor, Tensor]:
 
 def arms(name: str, n: int, horizon: int) -> Measured:
     """Run a method over n arms in the square, at the practical width."""
-    kernel, f = world(n, 2, LENGTHSCALE, 0)
+    kernel, f = make_problem(n, 2, LENGTHSCALE, 0)
     if name == "he-gp-ucb":
         assert kernel.arms is not None
         kernel = candidates(kernel.arms)

@@ -25,7 +25,7 @@ import torch
 from benchmarks import arm_engine, bkb, elimination, fits
 from benchmarks.arm_engine import gp_problem
 from benchmarks.asks import TOOLS, asks, data
-from benchmarks.bkb import linear_world, run, world
+from benchmarks.bkb import linear_problem, make_problem, run
 from benchmarks.common import ROOT, report_environment
 from benchmarks.loop import run_rounds
 from benchmarks.stats import ratios, report_ratio, seconds
@@ -59,13 +59,13 @@ def arms(n: int, trials: int, rounds: int) -> Work:
 
 def many_arms(n: int, d: int, rounds: int) -> Work:
     """GP-UCB over a covariance function."""
-    kernel, f = world(n, d, 0.1, 0)
+    kernel, f = make_problem(n, d, 0.1, 0)
     return lambda: run(GPUCB(FiniteWidth(n, 0.1, scale=EXPLORING)), kernel, f, rounds, 0)
 
 
 def dictionary(batches: bool, rounds: int) -> Work:
     """BKB, or BBKB with C = 2, over the linear kernel."""
-    kernel, f, noise_var = linear_world(1000, 5, 0)
+    kernel, f, noise_var = linear_problem(1000, 5, 0)
     width = FiniteWidth(1000, 0.1, scale=EXPLORING)
     algorithm = BBKB(width, 1.0, noise_var) if batches else BKB(width, 1.0)
     return lambda: run(algorithm, kernel, f, rounds, 0, noise_var)
@@ -73,14 +73,14 @@ def dictionary(batches: bool, rounds: int) -> Work:
 
 def smooth_dictionary(n: int, rounds: int) -> Work:
     """BBKB over a squared exponential, whose dictionaries have some hundred points."""
-    kernel, f = world(n, 5, 0.5, 0)
+    kernel, f = make_problem(n, 5, 0.5, 0)
     algorithm = BBKB(FiniteWidth(n, 0.1, scale=EXPLORING), 5.0, 0.3)
     return lambda: run(algorithm, kernel, f, rounds, 0)
 
 
 def candidates(n: int, trials: int, form: str) -> Work:
     """HE-GP-UCB over 16 candidates."""
-    kernel, f, noise = elimination.world(n, trials)
+    kernel, f, noise = elimination.make_problem(n, trials)
     algorithm = HEGPUCB(BayesianFiniteWidth(n, 0.1, scale=EXPLORING), 0.1, 0.1, elimination=form)
     return lambda: run_rounds(algorithm, kernel, bkb.NOISE_VAR, f, noise[:150])
 

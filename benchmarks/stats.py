@@ -1,6 +1,6 @@
 """One statistic for speed and quality alike: the median over pairs that share data, noise and machine.
 
-It is judged from :data:`LEAST` pairs on. Its interval is that of ranks, which supposes nothing of the values: it covers
+It counts from :data:`LEAST` pairs on. Its interval is that of ranks, which supposes nothing of the values: it covers
 in at least 93.75 %, and for five pairs it is their range.
 """
 

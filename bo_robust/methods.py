@@ -285,9 +285,9 @@ METHODS: dict[str, Method] = {
         RobustGP,
         ValueAtRiskUCB,
         {
-            "width": {"kind": "finite", "num_arms": 1},
+            "width": {"kind": "finite", "num_arms": 1},  # the paper's
             "delta": 0.1,
-            "noise_var": None,  # the paper's width
+            "noise_var": None,
             "environment": ...,
             "risk_level": 0.1,
         },

@@ -217,7 +217,7 @@ class _Round:
             self.outliers[rows] |= out
             if sided:
                 self.recommendable &= recommendable(self.U, y, out)
-            else:  # not where only other designs speak against a reading that breaks the constraint
+            else:  # not where only other designs contradict a reading that breaks the constraint
                 self.recommendable[rows] &= recommendable(self.U[rows], -y[rows], out)
         self.model = self.models[0] if len(self.models) == 1 else ModelListGP(*self.models)
         self.failing = _failure_model(self.U, self.failed) if len(failed) else None

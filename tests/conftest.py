@@ -24,7 +24,7 @@ def pytest_configure(config):
     os.environ.setdefault("MPLBACKEND", "Agg")
     # BoTorch would compile a kernel of qLogNEHVI, for longer than the tests that use it take in Python.
     logei._load_attempted = True
-    if config.getoption("--device") == "cpu":  # Triton ops run by its interpreter, if told so before its import
+    if config.getoption("--device") == "cpu":  # Triton ops run by its interpreter, if asked before its import
         os.environ.setdefault("TRITON_INTERPRET", "1")
     if config.getoption("--device") == "simulated":
         linalg.simulated = True

@@ -1,4 +1,4 @@
-"""BoTorch's loop and its rivals, clean and contaminated: ``python -m benchmarks.robustness [options]``.
+"""BoTorch's loop and its baselines, clean and contaminated: ``python -m benchmarks.robustness [options]``.
 
 **Run.** The panels of a configuration, by regime and with the methods of :data:`.methods.GRID`, into one folder a
 regime; the same command again runs what is missing. Then the trials are added to ``--results``, one JSON object a

@@ -117,7 +117,7 @@ def climb(
     """Run Algorithm 2 from every start, and return the ends, ``s x d_x``.
 
     All starts are one batch of networks. A round fits all networks, then climbs. A start that leaves its ball waits for
-    the next round; the network of one that stays goes on learning. All starts meet the same random numbers, so a start
+    the next round; the network of one that stays goes on learning. All starts use the same random numbers, so a start
     does the same alone as among others. Both rates fall linearly to zero within a round (the paper states neither).
     ``ValueError`` if an argument is not as described.
 

@@ -83,7 +83,7 @@ class Info:
     """What happened to the rewards of a round."""
 
     # Whether the reward was finite and the posterior still is, `s` bool. A reward of NaN or infinity is a failed pull,
-    # which teaches nothing.
+    # which is ignored.
     ok: Tensor
     # Whether truncation removed or clipped the reward, `s` bool; None for methods that never truncate
     truncated: Tensor | None = None

@@ -1,4 +1,4 @@
-"""mini-GP-UCB: GP-UCB that pulls the arm it chose again and again until that has taught it something.
+"""mini-GP-UCB: GP-UCB that pulls the arm it chose again and again until its variance has fallen.
 
 Calandriello, Carratino, Lazaric, Valko, Rosasco, "Scaling Gaussian Process Optimization by Evaluating a Few Unique
 Candidates Multiple Times" (ICML 2022, arXiv:2201.12909). The arm x of largest mu + w sigma is pulled
@@ -89,7 +89,7 @@ class MiniGPUCB(ArmAlgorithm):
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Gather the rewards; at the last pull of a repetition the posterior learns their mean.
 
-        Failed pulls count as pulls but teach nothing. ``ValueError`` if shapes, dtypes or devices do not fit, or if an
+        Failed pulls count as pulls but are ignored. ``ValueError`` if shapes, dtypes or devices do not fit, or if an
         arm is out of range or not the one being repeated; on CUDA its reward is a failed pull.
         """
         state = checked_state(state, RepeatingState)

@@ -2,7 +2,7 @@
 
 Random numbers come in chunks of rounds from streams keyed by (seed, purpose, trial, chunk): "reward" for rewards,
 "algorithm" for randomised rules, and "initial" for the arms of an initial design. All algorithms of a panel use the
-same streams and therefore meet the same rewards and initial arms. Nothing is read back from the device until a chunk
+same streams and therefore get the same rewards and initial arms. Nothing is read back from the device until a chunk
 ends. On CUDA, small problems run a chunk in one call (:mod:`bo_robust.experiments.fused_rounds`).
 """
 
@@ -133,7 +133,7 @@ def elimination_record(
     return {
         "candidates": list(names),
         "true": None if known.true is None else [names[u] for u in known.true],
-        "survivors": [[name for name, lives in zip(names, row, strict=True) if lives] for row in active.cpu().tolist()],
+        "survivors": [[name for name, kept in zip(names, row, strict=True) if kept] for row in active.cpu().tolist()],
         "eliminations": [{"name": names[row["candidate"]], **row, "trial": trials[row["trial"]]} for row in timeline],
     }
 

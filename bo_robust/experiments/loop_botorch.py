@@ -1,6 +1,6 @@
 """BoTorch's loop over designs: fit a model, maximise the noisy expected improvement, observe, recommend at the end.
 
-All methods of a trial start from the same design and meet the same noise and the same wrong readings, by the number of
+All methods of a trial start from the same design and get the same noise and the same wrong readings, by the number of
 the evaluation. They use the same random numbers too: models that predict the same choose the same.
 """
 
@@ -35,7 +35,7 @@ from bo_robust.methods import METHODS
 from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.utils.specs import quoted
 
-# RobustGP's warnings: outliers are many, or more than can be told from the others.
+# RobustGP's warnings: outliers are many, or too many to distinguish them from the others.
 MANY_OUTLIERS = re.compile(r"RobustGP flags|the others explain")
 DEFAULTS = METHODS["robust"].settings
 

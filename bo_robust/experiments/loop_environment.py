@@ -1,6 +1,6 @@
 """Run one method on one problem over (x, z): fit, recommend, choose (x, z), observe.
 
-All methods of a trial start from the same points, meet the same noise in the same order, and use the same seeds.
+All methods of a trial start from the same points, get the same noise in the same order, and use the same seeds.
 Nothing depends on what ran before.
 """
 

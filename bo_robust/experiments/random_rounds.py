@@ -56,7 +56,7 @@ def play_random(
     traces.ok[begin:end] = traces.rewards[begin:end].isfinite()
     for trial in range(traces.arms.shape[1]):
         ok = traces.ok[:end, trial]
-        # Failed pulls teach nothing: the mean after one is that before it.
+        # Failed pulls are ignored: the mean after one is that before it.
         observed = ok[begin:].cumsum(0)
         arms, rewards = traces.arms[:end, trial].long()[ok], traces.rewards[:end, trial][ok]
         best = _best_arms(state.posterior, trial, arms, rewards, len(arms) - int(observed[-1]))

@@ -139,7 +139,7 @@ def _arm_lines(panel: dict[str, Any]) -> list[str]:
             trial, round_ = method["first_failed"]
             lines.append(
                 f"  {label}: {method['failed_pulls']} failed pulls (rewards NaN or infinite), the first in trial "
-                f"{trial}, round {round_}; they taught nothing and the trials went on."
+                f"{trial}, round {round_}; they were ignored and the trials went on."
             )
     return lines
 

@@ -224,7 +224,7 @@ def log_regret(regret: Any) -> np.ndarray:
 def _truncation_warning(label: str, rows: pd.DataFrame, metadata: Mapping[str, Any], anew: bool) -> str | None:
     """Warn if more than half of the rewards of an arm, or of all, were truncated.
 
-    Algorithms that truncate all rewards ``anew`` each round may believe them later: a warning then needs more than half
+    Algorithms that truncate all rewards ``anew`` each round may restore them later: a warning then needs more than half
     of all rewards to be truncated in their own round.
     """
     by_arm = rows.groupby("arm")["truncated"]

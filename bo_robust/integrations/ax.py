@@ -208,7 +208,7 @@ def generation_strategy(
     completed. The strategy can be stored as JSON.
 
     Args:
-        method: A name in :data:`bo_robust.methods.METHODS`; the default sees through outliers without any setting.
+        method: A name in :data:`bo_robust.methods.METHODS`; the default detects outliers without any setting.
         initial: Trials of the initial design, >= 1.
         seed: Seed of the initial design, >= 0; None: drawn from Ax' random numbers (``Client(random_seed=...)``).
         num_restarts: Restarts of the search for the best acquisition.
@@ -389,7 +389,7 @@ def _feasible(constraints: list[Any], adapter: Any, X: Tensor) -> Tensor:
             model, _, unit = _outcome(adapter, signature)
             with torch.no_grad():
                 total += weight * unit * model.posterior(X).mean[..., 0]
-            if isinstance(model, RobustGP):  # not where only other points speak against a reading that breaks it
+            if isinstance(model, RobustGP):  # not where only other points contradict a reading that breaks it
                 broken = model.train_X_all[~model.recommendable((weight > 0.0) != upper)]
                 feasible &= ~(X.unsqueeze(1) == broken).all(-1).any(1)
         feasible &= total <= constraint.bound if upper else total >= constraint.bound

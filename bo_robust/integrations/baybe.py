@@ -99,7 +99,7 @@ def recommend(campaign: Campaign) -> pd.DataFrame:
     encoded = _encoded(campaign, campaign.measurements)
     means = campaign.posterior_stats(stats=["mean"])
     value = campaign.objective.to_botorch()(to_tensor(means)).flatten()
-    for model in _fitted(campaign):  # not where only other points speak for an experiment that was bad
+    for model in _fitted(campaign):  # not where only other points support an experiment that was bad
         usable = model.inlier_mask if model.maximize is None else model.recommendable()
         refused = (encoded.unsqueeze(1) == model.train_X_all[~usable]).all(-1).any(1)
         value = value.masked_fill(refused, -float("inf"))

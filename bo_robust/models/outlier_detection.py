@@ -398,7 +398,7 @@ class OutlierSearch:
     def _by_replicate_only(self, inliers: Rows) -> Rows:
         """The largest or smallest inliers, where two observations of one point stand against all others.
 
-        They are tested at hyperparameters fitted without them, because their own fit would bend to them.
+        They are tested at hyperparameters fitted without them, because their own fit would be biased by them.
         """
         rows, by_replicate_only = np.flatnonzero(inliers), np.zeros(len(inliers), dtype=bool)
         for row in rows[[self._y[rows].argmax(), self._y[rows].argmin()]]:

@@ -45,7 +45,7 @@ def recommendable(X: Tensor, Y: Tensor, outliers: Tensor | None) -> Tensor:
     """Whether each of the points ``n x d`` may be recommended, ``n`` bool, where large observations ``n`` are good.
 
     A point may not be recommended if its only observations are outliers (``n`` bool; None: there are none) and worse
-    than the median of the others. Only other points then speak for it, and it may be as bad as it was observed to be.
+    than the median of the others. Only other points then support it, and it may be as bad as it was observed to be.
     """
     if outliers is None or outliers.all():
         return torch.ones(len(X), dtype=torch.bool, device=X.device)

@@ -1,6 +1,6 @@
 """The choice of z: which of the conditions that a functional offers at a design is observed.
 
-The functional of the bounds offers conditions (:meth:`bo_robust.risk_measures.functionals.Functional.lacing`). a
+The functional of the bounds offers conditions (:meth:`bo_robust.risk_measures.functionals.Functional.lacing`). A
 selection rule takes one:
 
 - "probable": the most probable one. Of equally probable ones (to 1e-9 of the density, 1e-6 in float32) the one with the

@@ -66,9 +66,9 @@ class NaiveATA:
         self.x.append(x)
         self.y.append(y)
         phi = self.embed(uniform)
-        told = self.x, self.K.new_tensor(self.y)
+        observed = self.x, self.K.new_tensor(self.y)
         given = self.noise_var, level(max(self.size, 1)), self.root
-        self.mean, self.variance, products = naive.truncated(phi, *told, *given)
+        self.mean, self.variance, products = naive.truncated(phi, *observed, *given)
         self.gap = float((products - 1.0).abs().min())
         self.variance += self.K.diagonal() - phi.square().sum(1)
 

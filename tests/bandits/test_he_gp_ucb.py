@@ -164,7 +164,7 @@ def test_likeliest_is_mle_gp_ucb_exactly(device):
 def test_elimination_by_likelihood_by_hand(device):
     """One arm, k = 1, lambda = 0.01, prior means 0 and 3, reward 0: the gap is 9 / 2.02 = 4.455 > log(2 / 0.1) = 2.996.
 
-    It told log(1.01 / 0.01) / 2 = 2.31 nats, more than half a bit, so the first chooses; the next tells 0.342 nats.
+    It gained log(1.01 / 0.01) / 2 = 2.31 nats, more than half a bit, so the first chooses; the next tells 0.342 nats.
     """
     algorithm = HEGPUCB(ConstantWidth(1.0), 0.1, 0.1, elimination="likelihood")
     state, arm, prior = one_arm(algorithm, [0.0, 3.0], device)
@@ -180,7 +180,7 @@ def test_elimination_by_likelihood_by_hand(device):
     # a failed pull tells nothing and changes nothing
     algorithm.observe(state, arm, prior.new_full((1,), math.nan))
     assert state.posterior.last_gain[0].tolist() == pytest.approx([0.5 * math.log(101.0)] * 2)
-    # rewards near 3 bring the other back, and the last of these told less than half a bit
+    # rewards near 3 bring the other back, and the last of these gained less than half a bit
     algorithm.observe(state, arm, prior.new_full((1,), 3.2))
     algorithm.observe(state, arm, prior.new_full((1,), 3.2))
     assert state.posterior.active.all()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.bkb import linear_world, np_linear, report_large, run
+from benchmarks.bkb import linear_problem, np_linear, report_large, run
 from benchmarks.loop import noise_and_uniforms
 from benchmarks.numpy_bkb import numpy_bbkb
 from bo_robust.bandits.bbkb import BBKB
@@ -17,7 +17,7 @@ from bo_robust.utils.random import spread
 def test_the_numpy_baseline_makes_the_same_picks(share):
     """Two implementations that share no code, with dictionaries of dependent points."""
     n, rounds, width = 60, 80, ConstantWidth(2.0)
-    kernel, f, noise_var = linear_world(n, 3, 0)
+    kernel, f, noise_var = linear_problem(n, 3, 0)
     ours = BBKB(width, 1.0, share * noise_var) if share else BKB(width, 1.0)
     noise, uniforms = (table.squeeze(1) for table in noise_and_uniforms(0, rounds, noise_var))
     _, regret, chosen = run(ours, kernel, f, rounds, 0, noise_var)

@@ -9,13 +9,20 @@ from benchmarks.common import report
 from benchmarks.stats import Paired, cpu_times, differences, ratios, report_paired, report_ratio
 
 
-def told(capsys):
+def printed(capsys):
     return json.loads(capsys.readouterr().out)
 
 
 def test_report_prints_the_agreed_keys(capsys):
     report("a", 1.23456, "x", ">= 1", True, {"k": 1})
-    assert told(capsys) == {"name": "a", "value": 1.235, "unit": "x", "target": ">= 1", "met": True, "detail": {"k": 1}}
+    assert printed(capsys) == {
+        "name": "a",
+        "value": 1.235,
+        "unit": "x",
+        "target": ">= 1",
+        "met": True,
+        "detail": {"k": 1},
+    }
 
 
 def test_alternatives_are_timed_in_turns():
@@ -37,17 +44,17 @@ def test_intervals_are_those_of_tables_of_ranks(n, first, last):
 
 def test_a_speed_and_a_quality_are_judged_alike(capsys):
     report_ratio("speed", [4.0, 6.0, 9.0, 2.0, 2.0], [2.0, 2.0, 3.0, 1.0, 2.0], 2.0)
-    row = told(capsys)
+    row = printed(capsys)
     assert (row["value"], row["target"], row["met"]) == (2.0, ">= 2", True)
     assert row["detail"] == {"interval": [1.0, 3.0], "pairs": 5}
     report_paired("regret", differences([1.0] * 5, [2.0, 3.0, 2.0, 0.0, 5.0]), "less", most=-2.0)
-    row = told(capsys)
+    row = printed(capsys)
     assert (row["value"], row["target"], row["met"]) == (-1.0, "<= -2", False)
     report_ratio("chosen differ", [4.0] * 5, [1.0] * 5, 2.0, also=False)
-    assert told(capsys)["met"] is False
+    assert printed(capsys)["met"] is False
 
 
 def test_few_pairs_are_not_judged(capsys):
     report_paired("few", ratios([4.0] * 4, [1.0] * 4), "x", least=2.0)
-    row = told(capsys)
+    row = printed(capsys)
     assert (row["value"], row["met"], row["detail"]["interval"]) == (4.0, None, [None, None])

@@ -58,8 +58,8 @@ def test_gp_ucb_stays_below_the_bound():
         f = root @ torch.randn(n, dtype=torch.float64, generator=g)
         chosen, y, regret, variances = [], [], [], []
         for t in range(1, T + 1):
-            told = torch.tensor(chosen, dtype=torch.long), torch.tensor(y, dtype=torch.float64)
-            mean, variance = exact(K, noise_var, *told)
+            observed = torch.tensor(chosen, dtype=torch.long), torch.tensor(y, dtype=torch.float64)
+            mean, variance = exact(K, noise_var, *observed)
             choice = int((mean + width(t) * variance.clamp(min=0).sqrt()).argmax())
             chosen.append(choice)
             variances.append(float(variance[choice]))

@@ -67,7 +67,7 @@ class ArmPosterior:
 
     @property
     def counts(self) -> Tensor:
-        """Rewards taken in per arm, ``s x n``."""
+        """Rewards observed per arm, ``s x n``."""
         return self.buffers.counts
 
     @property

@@ -146,7 +146,7 @@ class CandidatePosterior:
 
     @property
     def counts(self) -> Tensor:
-        """Rewards taken in per arm, ``s x n``; all candidates saw the same."""
+        """Rewards observed per arm, ``s x n``; all candidates saw the same."""
         return self.flat.counts.view(*self.active.shape, -1)[:, 0]
 
     @property

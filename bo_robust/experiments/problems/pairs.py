@@ -68,7 +68,7 @@ class Ball(OverArms):
 class Conditions(OverArms):
     """Any problem over (x, z) with one decision and finite Z, on a grid of designs.
 
-    The kernel is SE of variance 1 in (x, z), its lengthscale unknown: algorithms without candidates are told the
+    The kernel is SE of variance 1 in (x, z), its lengthscale unknown: algorithms without candidates are given the
     middle one. No candidate is known to be right.
     """
 

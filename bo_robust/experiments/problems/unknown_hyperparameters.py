@@ -252,7 +252,7 @@ class UnknownMean(OverArms):
             notes=(
                 f"Draws from GP(m_u, {covariance}), m_u ten hills of height {hill:g} of which number u has "
                 f"{tallest:g}, or none has; u is uniform among the eleven, which are the candidates. Gaussian noise, "
-                f"R = {noise_scale:g}, lambda = R^2: the Bayesian width holds. Algorithms without candidates are told "
+                f"R = {noise_scale:g}, lambda = R^2: the Bayesian width holds. Algorithms without candidates are given "
                 "u of every trial. A draw has no finite RKHS norm on the line, so no B."
             ),
         )

@@ -14,7 +14,7 @@ on an H100 according to triton-lang/triton#10313).
 
 ``python -m benchmarks.gpu`` measures times.
 Below about r = 100 the traffic, 40 r bytes per arm, is the bound. A float32 dictionary is multiplied as
-``torch.backends.cuda.matmul.fp32_precision`` says: leave it at "ieee", tf32 would ruin the variance.
+``torch.backends.cuda.matmul.fp32_precision`` says: leave it at "ieee", with tf32 the variance would be wrong.
 """
 
 import torch

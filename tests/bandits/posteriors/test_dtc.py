@@ -40,7 +40,7 @@ def rounds_of(T, s, n, device, seed=0, failed=0.0):
     return arms.to(device), rewards.to(device)
 
 
-def told(posterior, arms, rewards):
+def observed(posterior, arms, rewards):
     """The posterior after counting ``T x s`` rewards."""
     for a, y in zip(arms, rewards, strict=True):
         dtc.count(posterior, a, y)
@@ -71,7 +71,7 @@ def test_rebuild_is_the_definition(per_trial, device):
     kernel, n = matern_kernel(30, device, per_trial), 30
     noise = torch.tensor([0.01, 0.3, 2.0], dtype=torch.float64, device=device)
     arms, rewards = rounds_of(40, 3, n, device, failed=0.1)
-    posterior = told(dtc.init(kernel, noise, 3), arms, rewards)
+    posterior = observed(dtc.init(kernel, noise, 3), arms, rewards)
     for sizes in ((1, 5, 12), (7, 2, 30), (4, 4, 4)):
         keep = masks(sizes, n, device, seed=sum(sizes))
         dtc.rebuild(posterior, keep)
@@ -103,7 +103,9 @@ def test_golden_bkb(golden, device):
     X = torch.tensor(data["X"] + data["X_test"], dtype=torch.float64, device=device)
     y, T = torch.tensor(data["y"], dtype=torch.float64, device=device), len(data["y"])
     kernel = ArmKernel.from_covariance(SquaredExponential(0.4), X)
-    posterior = told(dtc.init(kernel, data["noise_var"]), torch.arange(T, device=device).unsqueeze(1), y.unsqueeze(1))
+    posterior = observed(
+        dtc.init(kernel, data["noise_var"]), torch.arange(T, device=device).unsqueeze(1), y.unsqueeze(1)
+    )
     keep = torch.zeros(1, len(X), dtype=torch.bool, device=device)
     keep[0, section["dictionary"]] = True
     dtc.rebuild(posterior, keep)

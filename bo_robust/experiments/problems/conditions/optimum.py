@@ -13,7 +13,7 @@ from bo_robust.ops.weighted_quantile import weighted_quantile
 from bo_robust.risk_measures.environments import ContinuousEnvironment
 
 # How many quasi-random points stand for a continuous Z: when a value is reported, and while the search for an optimum
-# begins or f is told point by point.
+# begins or f is evaluated point by point.
 Z_POINTS = 2**14
 COARSE_Z_POINTS = 2**10
 # Evaluations of f at once.
