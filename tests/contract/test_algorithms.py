@@ -299,7 +299,7 @@ def test_what_observe_returns_is_no_state(name, device):
 
 
 @pytest.mark.parametrize("arm", [-1, N])
-@pytest.mark.parametrize("name", [name for name in ROWS if not name.startswith(("ata", "bbkb"))])
+@pytest.mark.parametrize("name", [name for name in ROWS if not name.startswith("ata")])
 def test_an_arm_out_of_range_is_a_failed_pull_on_cuda(name, arm, device, simulated):
     """Where reading the arms back would wait for the device: the trial beside it learns alone."""
     algorithm, state, arms, rewards, uniform = started(name, device)
