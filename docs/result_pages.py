@@ -5,7 +5,7 @@ A page is Markdown with directives alone on their lines, FILE being relative to 
 - ``{{rows FILE | PATTERN}}``: the rows of a JSON-lines file whose name has the expression, with intervals;
 - ``{{columns FILE | SUFFIX = TITLE, ... | PATTERN}}``: rows "LABEL: SUFFIX", one line a label;
 
-Under a table stands where it comes from: the file, and its command, date, machine and revision.
+Under the first table of a file stands where it comes from: the file, and its command, date, machine and revision.
 """
 
 import json
@@ -41,7 +41,8 @@ def interval(row: dict[str, Any] | None) -> str:
     if limits is None or None in limits:
         return number(row["value"])
     sign = "" if row["unit"].startswith("times") else "+"
-    value, low, high = (f"{x:{sign}.2f}".replace("-", "−") for x in (row["value"], *limits))
+    digits = 2 if abs(row["value"]) < 100.0 else 0
+    value, low, high = (f"{x:{sign}.{digits}f}".replace("-", "−") for x in (row["value"], *limits))
     return f"{value} [{low}, {high}]"
 
 
@@ -64,10 +65,15 @@ def origin(file: str, about: dict[str, Any]) -> str:
 
 
 def rows_table(file: str, pattern: str) -> list[str]:
-    """Name, value and interval of some rows."""
+    """Name, value and interval of some rows; their unit is the title where it is that of all."""
     about, found = rows(file)
-    body = [[name, interval(row), row["unit"]] for name, row in found.items() if re.search(pattern, name)]
-    return [*table(["what", "value", "unit"], body), "", origin(file, about)]
+    some = {name: row for name, row in found.items() if re.search(pattern, name)}
+    units = {row["unit"] for row in some.values()}
+    if len(units) == 1:
+        lines = table(["", *units], [[name, interval(row)] for name, row in some.items()])
+    else:
+        lines = table(["", "value", "unit"], [[name, interval(row), row["unit"]] for name, row in some.items()])
+    return [*lines, "", origin(file, about)]
 
 
 def columns_table(file: str, titles: str, pattern: str = "") -> list[str]:
@@ -104,5 +110,5 @@ def page(path: Path) -> str:
         made = TABLES[name](*(part.strip() for part in given.split(" | ")))
         if len(made) < 5:
             raise ValueError(f"{path.name}: {line} has no rows.")
-        lines += made
+        lines += made[:-2] if made[-1] in lines else made
     return "\n".join(lines) + "\n"
