@@ -244,8 +244,18 @@ METHODS: dict[str, Method] = {
         "Expected improvement on RobustGP, which finds outliers from the data alone.",
         RobustGP,
         None,
-        {"outlier_share": 0.05, "outlier_density": 0.05, "noise_var": None, "width": None, "delta": 0.1},
-        model_options=lambda settings: _given(settings, "noise_var", "outlier_share", "outlier_density"),
+        {
+            "outlier_share": 0.05,
+            "outlier_density": 0.05,
+            "outcome_scale": "auto",
+            "noise_var": None,
+            "width": None,
+            "delta": 0.1,
+        },
+        model_options=lambda settings: (
+            _given(settings, "noise_var", "outlier_share", "outlier_density")
+            | {"outcome_scale": settings["outcome_scale"]}
+        ),
     ),
     "gp-ucb": Method(
         "GP-UCB (Srinivas et al. 2010) on an exact GP that sees every reward as it is.",

@@ -8,19 +8,27 @@ from __future__ import annotations
 import argparse
 import csv
 import difflib
+import math
+import re
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from bo_robust.search_space import MOST_POINTS
 from bo_robust.suggest import Suggestion, suggest
 
 __all__ = ["Column", "Table", "TableError", "main", "read_table"]
 
 FAILED = "failed"
+KINDS = {
+    "integer": "columns of whole numbers",
+    "continuous": "columns of numbers, though all so far are whole",
+    "categorical": "columns of categories",
+}
+DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+)$")
 Z95 = 1.96  # standard deviations on either side of the mean that hold 95 % of a normal distribution
 
 
@@ -35,6 +43,7 @@ class Table:
     path: Path
     names: list[str]
     rows: list[list[str]]
+    separator: str = ","
 
     def cells(self, name: str) -> list[str]:
         """The cells of a column."""
@@ -44,6 +53,11 @@ class Table:
     def where(self, row: int, name: str) -> str:
         """The place of a cell, for errors."""
         return f"{self.path}, row {row + 2}, column {name!r}"
+
+    def names_rows(self, name: str) -> bool:
+        """Whether a column holds a text of its own in every row, such as a sample's name."""
+        cells = self.cells(name)
+        return 1 < len(set(cells)) == len(cells) and all(_number(cell) is None for cell in cells)
 
 
 def read_table(path: Path) -> Table:
@@ -59,6 +73,8 @@ def read_table(path: Path) -> Table:
         raise TableError(f"{path} is empty; its first row must name the columns.")
     separator = max(",;\t", key=lines[0].count)  # what spreadsheets write, by country
     parsed = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator)]
+    if separator != ",":
+        parsed[1:] = [[DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in row] for row in parsed[1:]]
     names, rows = parsed[0], parsed[1:]
     for i, name in enumerate(names):
         if not name:
@@ -72,34 +88,42 @@ def read_table(path: Path) -> Table:
             raise TableError(f"{path}, row {i + 2} is blank; delete it.")
         if len(row) != len(names):
             raise TableError(f"{path}, row {i + 2} has {len(row)} cells where the first row has {len(names)}.")
-    return Table(path, names, rows)
+    return Table(path, names, rows, separator)
 
 
 @dataclass
 class Column:
-    """A parameter: a column of numbers, whole numbers or categories."""
+    """A parameter: a column of numbers, whole numbers or categories, and its cells in all tables."""
 
     name: str
     whole: bool = False
     categories: list[str] = field(default_factory=list)
+    span: tuple[float, float] = (0.0, 0.0)  # of numbers
 
     @classmethod
-    def of(cls, name: str, tables: Sequence[Table], whole: bool, categorical: bool) -> Column:
-        """Recognise a column: categories where no cell is a number, whole numbers where all are."""
+    def of(cls, name: str, tables: Sequence[Table], kind: str | None = None) -> Column:
+        """Recognise a column: categories where no cell is a number, whole numbers where none has a decimal point.
+
+        ``kind`` may say what it is: "integer", "continuous" or "categorical".
+        """
         places = [(t, i, cell) for t in tables for i, cell in enumerate(t.cells(name))]
         for table, i, cell in places:
             if not cell:
-                raise TableError(f"{table.where(i, name)} is blank; every design needs a value.")
+                hint = f"every design needs a value; --ignore {name} leaves the column out"
+                raise TableError(f"{table.where(i, name)} is blank: {hint}.")
         numbers = [_number(cell) for *_, cell in places]
-        if categorical or all(value is None for value in numbers):
+        if kind == "categorical" or all(value is None for value in numbers):
             return cls(name, categories=sorted({cell for *_, cell in places}))
         for (table, i, cell), value in zip(places, numbers, strict=True):
             if value is None:
                 hint = f"correct it, or name the column with --categorical {name}"
                 raise TableError(f"{table.where(i, name)}: {cell!r} is no number; {hint}.")
-            if whole and not value.is_integer():
+            if kind == "integer" and not value.is_integer():
                 raise TableError(f"{table.where(i, name)}: {cell!r} is no whole number, as --integer says.")
-        return cls(name, whole or all(value is not None and value.is_integer() for value in numbers))
+        values = [value for value in numbers if value is not None]
+        whole = all(re.fullmatch(r"[+-]?\d+", cell) for *_, cell in places)
+        span = min(values, default=0.0), max(values, default=0.0)
+        return cls(name, kind == "integer" or (whole and kind is None), span=span)
 
     def encode(self, cell: str) -> float:
         """The number of a cell; of a category, its place in the list."""
@@ -111,23 +135,28 @@ class Column:
             return self.categories[round(value)]
         return str(round(value)) if self.whole else f"{value:.6g}"
 
+    def __str__(self) -> str:
+        if self.categories:
+            return f"{self.name} ({', '.join(self.categories[:3])}{', ...' * (len(self.categories) > 3)})"
+        return f"{self.name} ({self.span[0]:g} to {self.span[1]:g}{', whole' * self.whole})"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; errors are one sentence on standard error, and exit code 2."""
     options = _parser().parse_args(argv)
     try:
-        designs, report = run(options)
+        separator, designs, report = run(options)
     except (ValueError, ImportError) as error:
         print(f"bo-robust suggest: {error}", file=sys.stderr)
         return 2
-    csv.writer(sys.stdout, lineterminator="\n").writerows(designs)
+    csv.writer(sys.stdout, delimiter=separator, lineterminator="\n").writerows(designs)
     sys.stdout.flush()
     print("\n".join(report), file=sys.stderr)
     return 0
 
 
-def run(options: argparse.Namespace) -> tuple[list[list[str]], list[str]]:
-    """The designs to measure next, as rows with a header, and the lines about the readings so far."""
+def run(options: argparse.Namespace) -> tuple[str, list[list[str]], list[str]]:
+    """The separator of cells, the designs to measure next with a header, and the lines about the readings so far."""
     results = read_table(options.results)
     listed = None if options.candidates is None else read_table(options.candidates)
     if options.target not in results.names:
@@ -139,7 +168,7 @@ def run(options: argparse.Namespace) -> tuple[list[list[str]], list[str]]:
     for i, (cell, value) in enumerate(zip(readings, values, strict=True)):
         if value is None and cell and cell.lower() != FAILED:
             where = results.where(i, options.target)
-            raise TableError(f"{where}: {cell!r} is no number; leave it blank while under way, or write {FAILED}.")
+            raise TableError(f"{where}: {cell!r} is no number; leave it blank while pending, or write {FAILED}.")
     read = [i for i, value in enumerate(values) if value is not None]
     if not read:
         raise TableError(f"{results.path}: column {options.target!r} has no reading yet.")
@@ -148,21 +177,27 @@ def run(options: argparse.Namespace) -> tuple[list[list[str]], list[str]]:
     if listed is None:
         ends = [(min(x), max(x)) for x in zip(*X, strict=True)]
         space |= {"bounds": list(zip(*ends, strict=True))}
-        space |= {"discrete": {i: range(int(a), int(b) + 1) for i, (a, b) in enumerate(ends) if columns[i].whole}}
+        # Whole numbers of a wider range are rounded in the end.
+        whole = {i: ends[i] for i, c in enumerate(columns) if c.whole and ends[i][1] - ends[i][0] < MOST_POINTS}
+        space |= {"discrete": {i: range(int(low), int(high) + 1) for i, (low, high) in whole.items()}}
     else:
         cells = _cells(listed, columns)
         space |= {"candidates": [[c.encode(cell) for c, cell in zip(columns, row, strict=True)] for row in cells]}
-    found = suggest(
-        [X[i] for i in read],
-        [values[i] for i in read],
-        q=options.n,
-        maximize=options.maximize,
-        X_pending=[X[i] for i, cell in enumerate(readings) if not cell],
-        X_failed=[X[i] for i, cell in enumerate(readings) if cell.lower() == FAILED],
-        seed=options.seed,
-        **space,
-    )
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        found = suggest(
+            [X[i] for i in read],
+            [values[i] for i in read],
+            q=options.n,
+            maximize=options.maximize,
+            X_pending=[X[i] for i, cell in enumerate(readings) if not cell],
+            X_failed=[X[i] for i, cell in enumerate(readings) if cell.lower() == FAILED],
+            settings={"outcome_scale": None if options.outcome_scale == "none" else options.outcome_scale},
+            seed=options.seed,
+            **space,
+        )
     report += _about(found, results, columns, read, options)
+    report += [f"Warning: {one.message}" for one in said if issubclass(one.category, UserWarning)]
     if options.plot is not None:
         model: Any = found.model
         from bo_robust.models.outlier_plot import plot_outliers
@@ -170,54 +205,52 @@ def run(options: argparse.Namespace) -> tuple[list[list[str]], list[str]]:
         plot_outliers(model, options.plot)
         report.append(f"The picture of all readings is in {options.plot}.")
     names = [column.name for column in columns]
-    designs = [[column.decode(v) for column, v in zip(columns, x, strict=True)] for x in found.X.tolist()]
-    if listed is not None and identifiers:
+    if listed is None:
+        designs = [[column.decode(v) for column, v in zip(columns, x, strict=True)] for x in found.X.tolist()]
+    else:  # as they stand there
+        names = [*identifiers, *names]
         rows = [listed.rows[space["candidates"].index(x)] for x in found.X.tolist()]
-        designs = [
-            [row[listed.names.index(name)] for name in identifiers] + x for row, x in zip(rows, designs, strict=True)
-        ]
-    return [[*identifiers, *names], *designs], report
+        designs = [[row[listed.names.index(name)] for name in names] for row in rows]
+    return results.separator, [names, *designs], report
 
 
 def _columns(
     options: argparse.Namespace, known: Table, listed: Table | None
 ) -> tuple[list[Column], list[str], list[str]]:
     """The parameters, lines about columns that are left out, and columns of the list that only name its rows."""
-    tables = [known] if listed is None else [known, listed]
-    names = [name for name in (known if listed is None else listed).names if name != options.target]
-    identifiers: list[str] = []
+    tables, source = ([known], known) if listed is None else ([known, listed], listed)
+    for name in options.ignore:
+        if name not in source.names:
+            raise TableError(f"{source.path} has no column {name!r}; {_nearest(name, source.names)}")
+    names = [name for name in source.names if name not in {options.target, *options.ignore}]
+    identifiers = [name for name in names if source.names_rows(name) and name not in options.categorical]
+    names = [name for name in names if name not in identifiers]
     if listed is not None:
-        texts = {name: listed.cells(name) for name in names}
-        identifiers = [
-            name
-            for name, cells in texts.items()
-            if len(set(cells)) == len(cells)
-            and all(_number(c) is None for c in cells)
-            and name not in options.categorical
-        ]
-        names = [name for name in names if name not in identifiers]
         for name in names:
             if name not in known.names:
-                raise TableError(
-                    f"{known.path} has no column {name!r}, which {listed.path} has; {_nearest(name, known.names)}"
-                )
-    for name in (*options.integer, *options.categorical):
+                near = _nearest(name, known.names)
+                hint = f"{near.removesuffix('.')}; --ignore {name} leaves it out."
+                raise TableError(f"{known.path} has no column {name!r}, a parameter of {listed.path}; {hint}")
+    kinds = {name: kind for kind in KINDS for name in getattr(options, kind)}
+    for name in kinds:
         if name not in names:
             raise TableError(f"{known.path} has no parameter {name!r}; {_nearest(name, names)}")
-    columns = [Column.of(name, tables, name in options.integer, name in options.categorical) for name in names]
+    columns = [Column.of(name, tables, kinds.get(name)) for name in names]
     report = []
     if listed is None:
         fixed = [c.name for c in columns if len(set(known.cells(c.name))) == 1]
         columns = [c for c in columns if c.name not in fixed]
+        if identifiers:
+            report.append(f"A text of its own in every row, so not varied: {', '.join(identifiers)}.")
         if fixed:
             report.append(f"One value only, so not varied: {', '.join(fixed)}.")
     else:
-        ignored = [n for n in known.names if n not in {options.target, *names, *identifiers}]
+        ignored = [n for n in known.names if n not in {options.target, *options.ignore, *names, *identifiers}]
         if ignored:
             report.append(f"Not in {listed.path}, so not used: {', '.join(ignored)}.")
     if not columns:
         raise TableError(f"{known.path} has no parameter that varies; add designs that differ.")
-    return columns, report, identifiers
+    return columns, [f"Parameters: {', '.join(map(str, columns))}.", *report], identifiers
 
 
 def _about(
@@ -226,13 +259,19 @@ def _about(
     """Lines about readings that look wrong, what to measure again, and the design to use now."""
     lines = []
     model: Any = found.model
+    scale = getattr(model, "outcome_scale", None)
+    if scale is not None and not scale.is_identity:
+        lines.append(
+            f"Modelled on a scale of its own ({scale}), on which factors count more than differences; --outcome-scale "
+            "none models the readings as they are."
+        )
     flags = found.outliers.nonzero().flatten().tolist()
     if flags:
         for row in flags:
             away = abs(float(model.loo_zscore[row]))
             lines.append(
                 f"Row {read[row] + 2} looks wrong: {options.target} = {known.cells(options.target)[read[row]]} is "
-                f"{away:.3g} standard deviations from {float(found.expected[row, 0]):.4g}, which the others let expect."
+                f"{away:.3g} standard deviations from {float(found.expected[row, 0]):.4g}, which the others predict."
             )
     elif model is not None:
         lines.append("No reading looks wrong.")
@@ -246,7 +285,7 @@ def _about(
         design = ", ".join(f"{c.name} = {known.cells(c.name)[row]}" for c in columns)
         low, high = found.mean - Z95 * found.std, found.mean + Z95 * found.std
         lines.append(
-            f"To use now: row {row + 2} ({design}), expected {options.target} {found.mean:.4g} "
+            f"Recommended now: row {row + 2} ({design}), expected {options.target} {found.mean:.4g} "
             f"(95 % from {low:.4g} to {high:.4g})."
         )
     return lines
@@ -263,7 +302,7 @@ def _number(cell: str) -> float | None:
         value = float(cell)
     except ValueError:
         return None
-    return value if torch.tensor(value).isfinite() else None
+    return value if math.isfinite(value) else None
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:
@@ -277,17 +316,23 @@ def _parser() -> argparse.ArgumentParser:
         description="Suggest the designs to measure next, from a CSV table of readings so far, some of which may be "
         "wrong. The designs go to standard output as CSV, what is said about the readings to standard error.",
     )
-    parser.add_argument("results", type=Path, help=f"readings so far; blank: under way; '{FAILED}': failed")
+    parser.add_argument("results", type=Path, help=f"readings so far; blank: pending; '{FAILED}': failed")
     parser.add_argument("--target", required=True, help="the column of the readings")
     sense = parser.add_mutually_exclusive_group(required=True)
     sense.add_argument("--maximize", dest="maximize", action="store_true")
     sense.add_argument("--minimize", dest="maximize", action="store_false")
     parser.add_argument(
-        "--candidates", type=Path, help="CSV of the designs to choose from; default: the box of columns"
+        "--candidates", type=Path, help="CSV of the designs to choose from; default: the range of each column"
     )
     parser.add_argument("-n", type=int, default=1, help="number of designs; default 1")
-    parser.add_argument("--integer", nargs="+", default=[], metavar="COLUMN", help="columns of whole numbers")
-    parser.add_argument("--categorical", nargs="+", default=[], metavar="COLUMN", help="columns of categories")
+    for name, what in {**KINDS, "ignore": "columns that are no parameters, such as dates and notes"}.items():
+        parser.add_argument(f"--{name}", nargs="+", default=[], metavar="COLUMN", help=what)
+    parser.add_argument(
+        "--outcome-scale",
+        choices=("auto", "none"),
+        default="auto",
+        help="whether a logarithm or a root of the readings may be modelled, which the data choose; default auto",
+    )
     parser.add_argument(
         "--plot", type=Path, metavar="PNG", help="draw leave-one-out predictions, flagged readings marked"
     )

@@ -1,6 +1,7 @@
 """``bo-robust suggest``: tables that are read, tables that are refused, and what is printed."""
 
 import csv
+import math
 import re
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def test_designs_outliers_and_the_design_to_use_now(write, capsys):
     assert all(40.0 <= float(d["temperature"]) <= 100.0 and d["solvent"] in ("water", "DMF") for d in designs)
     assert err.count("looks wrong") == 1
     assert "Row 6 looks wrong: yield = 480.0 is" in err
-    (row,) = re.findall(r"To use now: row (\d+) \(", err)
+    (row,) = re.findall(r"Recommended now: row (\d+) \(", err)
     assert best(*table[int(row) - 2][:2]) > max(best(*row[:2]) for row in table) - 1.0
 
 
@@ -77,7 +78,7 @@ def test_a_list_of_candidates_with_names_and_an_outlier_that_is_measured_again(w
     results = write([[*row, "a note"] for row in table], header=[*HEADER, "remarks"])
     assert call(results, "--candidates", write(listed, "list.csv", names)) == 0
     out, err = capsys.readouterr()
-    assert out.splitlines() == [",".join(names), f"recipe 4,{table[4][0]:g},{table[4][1]}"]
+    assert out.splitlines() == [",".join(names), f"recipe 4,{table[4][0]},{table[4][1]}"]
     assert "Measure again: temperature = " in err
     assert "not used: remarks" in err
 
@@ -99,6 +100,48 @@ def test_whole_numbers_are_recognised(write, capsys):
     assert call(write(table, header=["count", "dose", "y"]), "-n", "3", target="y") == 0
     designs = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert all(d["count"] == str(int(d["count"])) for d in designs)
+
+
+def test_a_wide_range_of_whole_numbers_is_no_list(write, capsys):
+    table = [[10**9 + 10**7 * i, f"{i}.0", -((i - 6) ** 2)] for i in range(14)]
+    assert call(write(table, header=["rate", "dose", "y"]), "-n", "3", target="y") == 0
+    out, err = capsys.readouterr()
+    designs = list(csv.DictReader(out.splitlines()))
+    assert all(d["rate"] == str(int(d["rate"])) for d in designs)
+    assert any(float(d["dose"]) % 1.0 for d in designs)  # 3.0 is no whole number
+    assert "Parameters: rate (1e+09 to 1.13e+09, whole), dose (0 to 13)." in err
+
+
+def test_names_of_rows_and_ignored_columns_are_no_parameters(write, capsys):
+    table = [[f"exp-{i}", *row[:2], i, "" if i % 2 else "hazy", row[2]] for i, row in enumerate(rows())]
+    path = write(table, header=["id", "temperature", "solvent", "number", "notes", "yield"])
+    assert call(path) == 2
+    assert "column 'notes' is blank: every design needs a value; --ignore notes leaves" in capsys.readouterr().err
+    assert call(path, "--ignore", "notes", "number") == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == "temperature,solvent"
+    assert "Parameters: temperature (40 to 96), solvent (DMF, water)." in err
+    assert "A text of its own in every row, so not varied: id." in err
+
+
+def test_decimal_commas_are_read_where_they_do_not_separate(write, capsys):
+    header, plain = ["temperature", "solvent", "yield"], rows()
+    assert call(write(plain)) == 0
+    expected = capsys.readouterr()
+    commas = [[str(cell).replace(".", ",") for cell in row] for row in plain]
+    assert call(write(commas, header=header, separator=";")) == 0
+    out, err = capsys.readouterr()
+    assert out.replace(";", ",") == expected.out
+    assert err == expected.err
+
+
+def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
+    table = [[i, round(20.0 ** (math.cos(0.5 * i) + 0.1 * (i * 7 % 5 - 2)), 4)] for i in range(24)]
+    path = write(table, header=["dose", "y"])
+    assert call(path, target="y") == 0
+    assert "a scale of its own (logarithm), on which" in capsys.readouterr().err
+    assert call(path, "--outcome-scale", "none", target="y") == 0
+    assert "scale" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -188,8 +188,8 @@ def _problem_of_table(name: str, table: Table, target: str, maximise: bool) -> D
     blank = next((i for i, row in enumerate(table.rows) if not row), None)
     if blank is not None:
         raise TableError(f"{table.path}, row {blank + 2} is blank; delete it.")
-    columns = [Column.of(column, [table], False, False) for column in table.names if column != target]
-    readings = Column.of(target, [table], False, False)
+    columns = [Column.of(column, [table]) for column in table.names if column != target]
+    readings = Column.of(target, [table])
     if readings.categories:
         raise TableError(f"{table.path}: column {target!r} holds no numbers.")
     encoded = np.concatenate([_encoded(column, table.cells(column.name)) for column in columns], 1)
