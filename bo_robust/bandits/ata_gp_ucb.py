@@ -21,9 +21,9 @@ from bo_robust.bandits.posteriors.truncated import TruncatedPosterior
 from bo_robust.bandits.posteriors.whitening import ROOTS, FeatureTable
 from bo_robust.confidence import Width
 from bo_robust.confidence.base import is_open, sized
-from bo_robust.confidence.truncation import Truncation
+from bo_robust.confidence.truncation import Truncation, check_rule
 from bo_robust.features import Features
-from bo_robust.utils.input_checks import check_rule, quoted
+from bo_robust.utils.input_checks import quoted
 
 
 @dataclass

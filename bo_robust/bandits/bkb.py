@@ -18,9 +18,9 @@ from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dtc import DTCPosterior
 from bo_robust.bandits.tgp_ucb import truncated_rewards
 from bo_robust.confidence import BKBWidth, Width
-from bo_robust.confidence.truncation import NoTruncation, Truncation
+from bo_robust.confidence.truncation import NoTruncation, Truncation, check_rule
 from bo_robust.features.leverage import redrawn
-from bo_robust.utils.input_checks import check_oversampling, check_rule, quoted
+from bo_robust.utils.input_checks import check_oversampling, quoted
 from bo_robust.utils.linalg import all_numbers
 from bo_robust.utils.random import spread
 

@@ -15,8 +15,7 @@ from torch import Tensor
 from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State
 from bo_robust.bandits.gp_ucb import select_ucb
 from bo_robust.confidence import Width
-from bo_robust.confidence.truncation import Truncation, truncate
-from bo_robust.utils.input_checks import check_rule
+from bo_robust.confidence.truncation import Truncation, check_rule, truncate
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,14 @@ from bo_robust.confidence.base import known, log
 from bo_robust.utils.input_checks import (
     check_count,
     check_round,
-    check_rule,
     check_settings,
     check_tensor,
+    quoted,
 )
 from bo_robust.utils.linalg import median_and_mad
 
 __all__ = [
+    "RULES",
     "TRUNCATIONS",
     "ATAFourierTruncation",
     "ATANystromTruncation",
@@ -36,6 +37,7 @@ __all__ = [
     "PublishedATATruncation",
     "TGPTruncation",
     "Truncation",
+    "check_rule",
     "median_mad",
     "mostly_beyond",
     "truncate",
@@ -176,6 +178,19 @@ class PublishedATATruncation(_MomentLevel):
         return self._direction_level(t, log(known(self.num_directions) * self.horizon))
 
 
+# What becomes of rewards y beyond their level b, by the name of the rule.
+RULES: dict[str, Callable[[Tensor, float | Tensor], Tensor]] = {
+    "zero": lambda y, b: torch.zeros_like(y),
+    "clip": lambda y, b: b * y.sign(),
+}
+
+
+def check_rule(rule: str) -> None:
+    """Raise ``ValueError`` unless ``rule`` is in :data:`RULES`."""
+    if rule not in RULES:
+        raise ValueError(f"rule must be one of {', '.join(RULES)}; got {quoted(rule)}.")
+
+
 def truncate(y: Tensor, level: float | Tensor, rule: str = "zero") -> Tensor:
     """Truncate rewards: those beyond the level become zero, or are clipped to it.
 
@@ -192,8 +207,7 @@ def truncate(y: Tensor, level: float | Tensor, rule: str = "zero") -> Tensor:
     """
     check_rule(rule)
     check_tensor("y", y, floating=False)
-    beyond = y.abs() > level
-    return torch.where(beyond, level * y.sign() if rule == "clip" else torch.zeros_like(y), y)
+    return torch.where(y.abs() > level, RULES[rule](y, level), y)
 
 
 def mostly_beyond(u: Tensor, rewards: Tensor, level: float | Tensor, share: float = 0.5) -> Tensor:

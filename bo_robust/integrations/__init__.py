@@ -1,1 +1,1 @@
-"""Our methods inside other people's loops, one module and one extra per package: ``ax``, ``optuna`` and ``ray``."""
+"""bo_robust inside other packages, one module and one extra for each: ``ax``, ``optuna``, ``baybe``, ``bofire``."""

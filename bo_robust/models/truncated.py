@@ -21,7 +21,7 @@ from gpytorch.means import Mean, ZeroMean
 from gpytorch.module import Module
 from torch import Tensor
 
-from bo_robust.confidence.truncation import TRUNCATIONS, Truncation, truncate
+from bo_robust.confidence.truncation import TRUNCATIONS, Truncation, check_rule, truncate
 from bo_robust.models.inputs import from_spec, levels_of_rounds
 from bo_robust.models.moments import information_gain
 from bo_robust.models.training_data import (
@@ -34,7 +34,7 @@ from bo_robust.models.training_data import (
     rewards_as_they_are,
     warn_of_truncated,
 )
-from bo_robust.utils.input_checks import check_finite, check_rule, check_tensor
+from bo_robust.utils.input_checks import check_finite, check_tensor
 
 NOTABLE = 0.1  # share of truncated rewards beyond which the model warns
 

@@ -27,7 +27,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from torch import Tensor
 
-from bo_robust.confidence.truncation import TRUNCATIONS, Truncation, mostly_beyond, truncate
+from bo_robust.confidence.truncation import TRUNCATIONS, Truncation, check_rule, mostly_beyond, truncate
 from bo_robust.features.maps import FourierMap, NystromMap
 from bo_robust.features.nystrom import NystromWeights
 from bo_robust.models.feature_gp import FeatureGP
@@ -122,9 +122,9 @@ class TruncatedFeatureGP(FeatureGP):
         infinite = isinstance(truncation, float) and truncation == math.inf
         if isinstance(truncation, type) or not (callable(truncation) or is_number(truncation) or infinite):
             raise ValueError(f"truncation must be a schedule or a number > 0, got {quoted(truncation)}.")
-        for name, value, known in (("root", root, ("symmetric", "cholesky")), ("rule", rule, ("zero", "clip"))):
-            if value not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {quoted(value)}.")
+        check_rule(rule)
+        if root not in ("symmetric", "cholesky"):
+            raise ValueError(f"root must be one of symmetric, cholesky, got {quoted(root)}.")
         with rewards_as_they_are():
             super().__init__(
                 train_X,

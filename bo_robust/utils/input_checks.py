@@ -189,13 +189,3 @@ def check_settings(settings: Any) -> None:
             check_count(1, **{name: value})
         elif name in OTHERS:
             OTHERS[name](value)
-
-
-# What happens to a reward beyond its truncation level, see bo_robust.confidence.truncation.truncate.
-RULES = ("zero", "clip")
-
-
-def check_rule(rule: str) -> None:
-    """Raise ``ValueError`` unless ``rule`` is in RULES."""
-    if rule not in RULES:
-        raise ValueError(f"rule must be one of {', '.join(RULES)}; got {quoted(rule)}.")

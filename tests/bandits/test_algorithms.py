@@ -28,9 +28,8 @@ from bo_robust.confidence import (
     SelfNormalisedWidth,
     information_gain,
 )
-from bo_robust.confidence.truncation import TGPTruncation
+from bo_robust.confidence.truncation import RULES, TGPTruncation
 from bo_robust.utils.covariance import SquaredExponential
-from bo_robust.utils.input_checks import RULES
 from tests.bandits.naive import exact
 from tests.bandits.problems import N, check_golden, draw_from_prior, kernel, run_rounds, table
 

@@ -17,8 +17,8 @@ from bo_robust.bandits.posteriors.arms import check_pulls
 from bo_robust.bandits.posteriors.reward_lists import RewardLists
 from bo_robust.bandits.posteriors.whitening import FeatureTable, Whitening
 from bo_robust.confidence.base import Number
-from bo_robust.confidence.truncation import mostly_beyond
-from bo_robust.utils.input_checks import check_finite, check_rule
+from bo_robust.confidence.truncation import check_rule, mostly_beyond
+from bo_robust.utils.input_checks import check_finite
 from bo_robust.utils.linalg import all_numbers
 
 
@@ -127,7 +127,7 @@ def refresh(posterior: TruncatedPosterior, arms: Tensor) -> Tensor:
     white, lists = posterior.whitening, posterior.lists
     squares = white.squares()
     posterior.variance = white.variance(squares)
-    clip = posterior.rule == "clip"
+    clip = {"zero": False, "clip": True}[posterior.rule]
     if whitening.reads_data(white):
         r = _few_truncated(white, lists, squares.sqrt_(), posterior.level, clip)
         posterior.mean = (r.unsqueeze(1) @ white.white).squeeze(1)

@@ -9,10 +9,9 @@ from bo_robust.bandits.posteriors import truncated, whitening
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.bandits.posteriors.whitening import FeatureTable
-from bo_robust.confidence.truncation import ATAFourierTruncation
+from bo_robust.confidence.truncation import RULES, ATAFourierTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.utils.covariance import SquaredExponential
-from bo_robust.utils.input_checks import RULES
 from tests.bandits import naive
 from tests.bandits.problems import check_golden
 
