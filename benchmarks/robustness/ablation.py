@@ -184,7 +184,7 @@ def main() -> None:
                 more = regrets(regime) - whole
             error = float(more.std(ddof=1)) / math.sqrt(len(more))
             detail = {"loops": len(more), "standard error": round(error, 3)}
-            report(_row(rule, "loops", regime, "log10 regret"), float(more.mean()), "decades", None, None, detail)
+            report(_row(rule, "loops", regime, "log10 regret"), float(more.mean()), "log10 units", None, None, detail)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Input constructors, by which Ax and other frameworks build our acquisition functions."""
+"""Input constructors, by which Ax and other frameworks build these acquisition functions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

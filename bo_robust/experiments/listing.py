@@ -65,9 +65,11 @@ def settings_of(name: str) -> dict[str, list[str]]:
 
 
 def _settings(made: Any) -> list[str]:
-    """A line for every setting: its name, and its default or where it comes from; then what the docstring says."""
+    """A line for every setting: its name, its default or where it comes from, and what the docstring says."""
     if hasattr(made, "settings"):  # a row of METHODS
-        return [f"{name}: {_default(value)}" for name, value in made.settings.items()]
+        return [f"{name}, {_default(value)}" for name, value in made.settings.items()]
+    args = inspect.cleandoc(_plain((inspect.getdoc(made) or "").partition("Args:")[2]).split("\n\n")[0])
+    about = {name: " ".join(text.split()) for name, text in re.findall(r"^(\w+): (.+(?:\n\s.+)*)", args, re.M)}
     lines = []
     for name, parameter in inspect.signature(made).parameters.items():
         default = ... if parameter.default is parameter.empty else parameter.default
@@ -76,11 +78,13 @@ def _settings(made: Any) -> list[str]:
             default = default if of.default_factory is dataclasses.MISSING else of.default_factory()
         if default is ... and made in ALGORITHMS.values() and name in FILLED_IN:
             spec = f"{made.default_width}, its constants " if name == "width" else ""
-            lines.append(f"{name}: by default {spec}from problem and panel")
+            lines.append(f"{name}, by default {spec}from problem and panel")
         elif name != "kind":
-            lines.append(f"{name}: {_default(default)}")
-    _, _, about = (inspect.getdoc(made) or "").partition("Args:")
-    return lines + inspect.cleandoc(_plain(about)).splitlines()
+            lines.append(f"{name}, {_default(default)}")
+        else:
+            continue
+        lines[-1] += f": {about[name]}" if name in about else ""
+    return lines
 
 
 def _default(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Our methods in Ax: :func:`generation_strategy` makes what ``Client.set_generation_strategy`` takes.
+"""The methods of bo_robust in Ax: :func:`generation_strategy` makes what ``Client.set_generation_strategy`` takes.
 
 Importing this module registers models and acquisitions for Ax' storage. In a new process, do so before
 ``Client.load_from_json_file``.
@@ -202,7 +202,7 @@ def generation_strategy(
     raw_samples: int = 128,
     **settings: Any,
 ) -> GenerationStrategy:
-    """Make a strategy for ``Client.set_generation_strategy``: a quasi-random (Sobol) start, then one of our methods.
+    """Make a strategy for ``Client.set_generation_strategy``: a quasi-random (Sobol) start, then a method.
 
     The method takes over after ``initial`` trials that did not fail, attached ones included, as soon as one of them is
     completed. The strategy can be stored as JSON.
@@ -299,8 +299,8 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
 
     Where the method chooses conditions, the design comes without conditions, and mean and best are of the value at
     risk (the UPPER tail where the objective is minimised). Under constraints on outcomes the means there must keep
-    them. Raises ``ValueError`` if the generation strategy is not one of ours, its initial design is not completed, no
-    mean keeps the constraints, one is relative, or there are several objectives.
+    them. Raises ``ValueError`` if the generation strategy is not that of :func:`generation_strategy`, its initial design
+    is not completed, no mean keeps the constraints, one is relative, or there are several objectives.
     """
     experiment, node, adapter = _fitted(client)
     optimization: Any = experiment.optimization_config
@@ -338,7 +338,7 @@ def outlier_trials(client: Client) -> list[int]:
     """Return the indices of completed trials of which the model flags a value as an outlier (or truncates it).
 
     Values are those of objectives and of constrained outcomes. Raises ``ValueError`` if the generation strategy is not
-    one of ours, or its initial design is not completed.
+    that of :func:`generation_strategy`, or its initial design is not completed.
     """
     experiment, _, adapter = _fitted(client)
     optimization: Any = experiment.optimization_config
@@ -355,7 +355,7 @@ def _parts(client: Client) -> tuple[Experiment, GenerationStrategy]:
 
 
 def _fitted(client: Client) -> tuple[Experiment, GenerationNode, Any]:
-    """The experiment, the node of our method, and the adapter with its fitted models."""
+    """The experiment, the node of the method, and the adapter with its fitted models."""
     experiment, strategy = _parts(client)
     *_, node = strategy.nodes_by_name.values()
     if node.generator_specs[0].generator_kwargs.get("acquisition_class") is not RobustAcquisition:

@@ -146,7 +146,7 @@ class Random(ConditionsMethod):
 class Sampled(Optimised):
     """Base of methods of joint posterior samples: ``AppendFeatures`` gives x its conditions, ``VaR`` is their risk.
 
-    BoTorch weighs its conditions equally. We therefore draw them anew in each round, with the probabilities of Z.
+    BoTorch weighs its conditions equally. They are therefore drawn anew in each round, with the probabilities of Z.
     """
 
     samples: int = 128

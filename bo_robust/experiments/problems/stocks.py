@@ -1,4 +1,4 @@
-"""Quarter returns of 20 S&P 500 stocks, 1990-2022, with bad ticks if wanted: the quickstart problem.
+"""Quarter returns of 20 S&P 500 stocks, 1990-2022, with bad ticks or without: the quickstart problem.
 
 The prices are read from a file inside skfolio's wheel; skfolio itself is never imported.
 """
@@ -62,7 +62,7 @@ class HeldReturns(RewardModel):
 
 @dataclass(frozen=True)
 class SP500(OverArms):
-    """Which of 20 stocks gains most over 63 trading days, with bad ticks if wanted (quickstart).
+    """Which of 20 stocks gains most over 63 trading days, with bad ticks or without (quickstart).
 
     f is the mean clean return over the second half of 1990-2022. The kernel (correlation of returns) and the constants
     come from the first half. All trials share f. ``bad_ticks`` is the probability that a quote is wrong by a factor of
