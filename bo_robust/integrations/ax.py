@@ -299,7 +299,7 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
 
     Where the method chooses conditions, the design comes without conditions, and mean and best are of the value at
     risk (the UPPER tail where the objective is minimised). Under constraints on outcomes the means there must keep
-    them. Raises ``ValueError`` if the generation strategy is not that of :func:`generation_strategy`, its initial design
+    them. Raises ``ValueError`` if the strategy is not that of :func:`generation_strategy`, its initial design
     is not completed, no mean keeps the constraints, one is relative, or there are several objectives.
     """
     experiment, node, adapter = _fitted(client)

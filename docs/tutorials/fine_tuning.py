@@ -136,8 +136,8 @@ for _ in range(ROUNDS):
 # ## What came out
 #
 # The recommendation is the design, among those observed, whose posterior mean has the best value at risk. It is
-# evaluated by **other users of the same kind**, whom the loop has never seen. Beside it stands the design recommended for the
-# mean from the same data, and the twenty random designs of the start.
+# evaluated by **other users of the same kind**, whom the loop has never seen. Beside it stands the design recommended
+# for the mean from the same data, and the twenty random designs of the start.
 
 # %%
 model, others = fitted(XZ, Y), FiniteEnvironment(users(64))
