@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import warnings
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from benchmarks.common import report
 from benchmarks.loop import additive, rounds, run_rounds, timed
-from benchmarks.stats import LEAST, copy_bandwidth, cpu_times, ratios, report_paired, report_ratio
+from benchmarks.stats import LEAST, copy_bandwidth, cpu_times, ratios
 from bo_robust.bandits import GPUCB, TGPUCB
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import ConstantWidth, FiniteWidth
@@ -93,24 +92,18 @@ def numpy_loop(K: np.ndarray, f: np.ndarray, noise: np.ndarray, noise_var: float
     return chosen
 
 
-def against_botorch(horizon: int, target: float) -> None:
+def against_botorch() -> None:
     """Srinivas' synthetic problem, one trial, same arms chosen."""
+    horizon = 400
     kernel, X, f, noise = gp_problem(1000, 1, 0.2, 1, horizon, 0.025, grid=True)
     width = FiniteWidth(1000, 0.1, scale=EXPLORING)
-    chosen: dict[str, Tensor] = {}
-
-    def theirs() -> None:
-        chosen["theirs"] = botorch_loop(X, f[0], noise, 0.2, 0.025, width)
-
-    def ours() -> None:
-        chosen["ours"] = run_rounds(GPUCB(width), kernel, 0.025, f, noise)[:, 0]
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        botorch_s, ours_s = cpu_times(LEAST, theirs, ours)
-    same = int((chosen["ours"] == chosen["theirs"]).sum())
+    theirs = functools.partial(botorch_loop, X, f[0], noise, 0.2, 0.025, width)
+    ours = functools.partial(run_rounds, GPUCB(width), kernel, 0.025, f, noise)
+    same = int((ours()[:, 0] == theirs()).sum())
+    botorch_s, ours_s = cpu_times(LEAST, theirs, ours)
     detail = {"botorch_s": botorch_s, "ours_s": ours_s, "same_picks": f"{same}/{horizon}"}
-    report_ratio(f"GP-UCB over a BoTorch loop, T={horizon}", botorch_s, ours_s, target, detail, same == horizon)
+    name = f"GP-UCB over a BoTorch loop, T={horizon}"
+    ratios(botorch_s, ours_s).report(name, detail=detail, least=150.0, valid=same == horizon)
 
 
 def against_numpy() -> None:
@@ -131,18 +124,12 @@ def against_numpy() -> None:
             us = [round(1e6 * statistics.median(times) / horizon, 1) for times in (theirs, mine)]
             detail = {"numpy_us_per_round": us[0], "ours_us_per_round": us[1], "same_picks": f"{same}/{horizon}",
                       "distinct_arms": len(chosen.unique())}  # fmt: skip
-            report_ratio(
-                f"GP-UCB over a NumPy loop, one trial, d={d}, T={horizon}",
-                theirs,
-                mine,
-                target,
-                detail,
-                same == horizon,
-            )
+            name = f"GP-UCB over a NumPy loop, one trial, d={d}, T={horizon}"
+            ratios(theirs, mine).report(name, detail=detail, least=target, valid=same == horizon)
     theirs, mine, batch = cpu_times(5, loop, ours, lambda: run_rounds(algorithm, kernel, noise_var, f, noise))
     each = [seconds / 64 for seconds in batch]
-    report_ratio("GP-UCB over a NumPy loop, each of 64 trials, d=5, T=1000", theirs, each, 3.0)
-    report_ratio("GP-UCB, each of 64 trials over one trial, d=5, T=1000", mine, each)
+    ratios(theirs, each).report("GP-UCB over a NumPy loop, each of 64 trials, d=5, T=1000", least=3.0)
+    ratios(mine, each).report("GP-UCB, each of 64 trials over one trial, d=5, T=1000")
 
 
 def tgp_stream() -> None:
@@ -162,13 +149,8 @@ def tgp_stream() -> None:
 
     ours, stream = cpu_times(LEAST, lambda: run_rounds(algorithm, kernel, 1.0, f, noise), bare)
     detail = {"us_per_round": round(statistics.median(ours) / horizon * 1e6, 1)}
-    report_paired(
-        "TGP-UCB, 20 trials, 100 arms, T=20000, over bare rank-one updates",
-        ratios(ours, stream),
-        "ratio",
-        most=2.0,
-        detail=detail,
-    )
+    name = "TGP-UCB, 20 trials, 100 arms, T=20000, over bare rank-one updates"
+    ratios(ours, stream).report(name, "ratio", detail, most=2.0)
     early: list[float] = []
     late: list[float] = []  # windows of 200 rounds, folds included
     for _ in range(LEAST):
@@ -178,12 +160,8 @@ def tgp_stream() -> None:
             seconds = [took for took, _ in timed(run)]
         for times, window in ((early, seconds[:200]), (late, seconds[-200:])):
             times.append(statistics.fmean(sorted(window)[10:-10]))
-    report_paired(
-        "TGP-UCB, 20 trials, 100 arms: the last rounds of 20000 over the first",
-        ratios(late, early),
-        "ratio of trimmed means",
-        most=1.2,
-    )
+    name = "TGP-UCB, 20 trials, 100 arms: the last rounds of 20000 over the first"
+    ratios(late, early).report(name, "ratio of trimmed means", most=1.2)
 
 
 def million_arms() -> None:
@@ -210,18 +188,10 @@ def million_arms() -> None:
         del state, buffers
         rates.append(moved / took / 1e9)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    report(
-        "GP-UCB, a million arms, T=200: peak memory",
-        peak,
-        "GiB",
-        "<= 4",
-        peak <= 4.0,
-        {"process": "alone, imports included"},
-    )
+    report("GP-UCB, a million arms, T=200: peak memory", peak, "GiB", {"process": "alone, imports included"}, most=4.0)
     detail |= {"achieved_GB_s": rates, "copy_GB_s": copies}
-    report_paired(
-        "GP-UCB, a million arms, T=200: bandwidth", ratios(rates, copies), "of copy bandwidth", 0.75, detail=detail
-    )
+    name = "GP-UCB, a million arms, T=200: bandwidth"
+    ratios(rates, copies).report(name, "of copy bandwidth", detail, least=0.75)
 
 
 IMPORT = """
@@ -242,26 +212,22 @@ def import_time() -> None:
     In CPU milliseconds, with the bytecode that an installation or a first import leaves. Without it, as where
     PYTHONDONTWRITEBYTECODE is set, Python compiles every file anew.
     """
-    classes = (
-        "import botorch.models, botorch.acquisition.input_constructors",
-        "from bo_robust import GPUCB, TruncatedGP",
-    )
-    cases = {
-        "import, beyond that of BoTorch": (*classes, "<= 50"),
-        "import, beyond that of BoTorch, without bytecode": (*classes, None),
-    }
+    first = "import botorch.models, botorch.acquisition.input_constructors"
+    then = "from bo_robust import GPUCB, TruncatedGP"
+    name = "import, beyond that of BoTorch"
     with tempfile.TemporaryDirectory() as folder:
-        for name, (first, then, target) in cases.items():
-            kept = {"PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
-            lost = {"PYTHONPYCACHEPREFIX": f"{folder}/nothing", "PYTHONDONTWRITEBYTECODE": "1"}
+        kept = {"PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
+        lost = {"PYTHONPYCACHEPREFIX": f"{folder}/nothing", "PYTHONDONTWRITEBYTECODE": "1"}
+        for title, most, kind in ((name, 50.0, kept), (f"{name}, without bytecode", None, lost)):
             command = [sys.executable, "-c", IMPORT.format(first=first, then=then)]
             times = []
             for _ in range(8):  # the first writes the bytecode
-                kind = os.environ | (kept if target else lost)
-                done = subprocess.run(command, capture_output=True, text=True, check=True, env=kind)
+                done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | kind)
                 times.append(1e3 * float(done.stdout))
-            value, met = statistics.median(times[1:]), None
-            if target is not None:
-                met = value <= 50.0
-            detail = {"statement": then, "after": f"import botorch; {first}"}
-            report(name, value, "ms", target, met, detail | {"min": min(times[1:]), "max": max(times[1:])})
+            detail = {
+                "statement": then,
+                "after": f"import botorch; {first}",
+                "min": min(times[1:]),
+                "max": max(times[1:]),
+            }
+            report(title, statistics.median(times[1:]), "ms", detail, most=most)

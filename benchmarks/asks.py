@@ -6,22 +6,24 @@ suggestion to suggestion; the second is timed.
 
 from __future__ import annotations
 
-import logging
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
-from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from benchmarks.common import report
-from benchmarks.stats import ratios, report_paired, seconds
+from benchmarks.robustness.methods import Ax, Optuna
+from benchmarks.stats import ratios, seconds
+from bo_robust.experiments.loop_botorch import fitted
 
 D, NOISE = 4, 0.1
 FUNCTIONS: tuple[Callable[[Tensor], Tensor], ...] = (
@@ -40,78 +42,33 @@ def data(n: int, seed: int) -> tuple[Tensor, Tensor]:
     return X, (f - f.mean()) / f.std() + NOISE * torch.randn(n, 1, dtype=torch.float64, generator=draws)
 
 
-def readings(X: Tensor, Y: Tensor) -> list[tuple[dict[str, float], float]]:
-    """Points by the names of their parameters, each with its reading."""
-    return [
-        ({f"x{i}": value for i, value in enumerate(x)}, y) for x, y in zip(X.tolist(), Y[:, 0].tolist(), strict=True)
-    ]
-
-
 def botorch(X: Tensor, Y: Tensor, seed: int) -> Work:
     """What BoTorch's tutorials do."""
     bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, D)
 
     def ask() -> None:
         torch.manual_seed(seed)
-        model = SingleTaskGP(X, Y)
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        model = fitted(SingleTaskGP(X, Y))
         optimize_acqf(qLogNoisyExpectedImprovement(model, X), bounds, q=1, num_restarts=8, raw_samples=128)
 
     return ask
 
 
-def optuna(ours: bool) -> Callable[[Tensor, Tensor, int], Work]:
-    """A study of Optuna, with ``RobustSampler`` or with Optuna's own GP sampler."""
-
-    def prepare(X: Tensor, Y: Tensor, seed: int) -> Work:
-        import optuna as package
-
-        from bo_robust.integrations.optuna import RobustSampler
-
-        package.logging.set_verbosity(package.logging.ERROR)
-        sampler = RobustSampler(seed=seed) if ours else package.samplers.GPSampler(seed=seed, n_startup_trials=2)
-        study = package.create_study(direction="maximize", sampler=sampler)
-        rows = readings(X, Y)
-        space: dict[str, Any] = {name: package.distributions.FloatDistribution(0.0, 1.0) for name in rows[0][0]}
-        made = package.trial.create_trial
-        study.add_trials([made(params=x, distributions=space, value=value) for x, value in rows[:-1]])
-        study.tell(study.ask(space), rows[-1][1])
-        return lambda: study.ask(space)
-
-    return prepare
-
-
-def ax(ours: bool) -> Callable[[Tensor, Tensor, int], Work]:
-    """A client of Ax, with ``generation_strategy()`` or with Ax's default."""
-
-    def prepare(X: Tensor, Y: Tensor, seed: int) -> Work:
-        from ax.api.client import Client
-        from ax.api.configs import RangeParameterConfig
-
-        from bo_robust.integrations.ax import generation_strategy
-
-        logging.disable(logging.WARNING)  # a line for every trial otherwise
-        client, rows = Client(random_seed=seed), readings(X, Y)
-        client.configure_experiment(
-            [RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in rows[0][0]]
-        )
-        client.configure_optimization(objective="y")
-        if ours:
-            client.set_generation_strategy(generation_strategy())
-        for x, value in rows[:-1]:
-            client.complete_trial(client.attach_trial(parameters={**x}), raw_data={"y": value})
-        ((index, _),) = client.get_next_trials(max_trials=1).items()
-        client.complete_trial(index, raw_data={"y": rows[-1][1]})
-        return lambda: client.get_next_trials(max_trials=1)
-
-    return prepare
+def tool(make: Callable[[], Optuna | Ax], X: Tensor, Y: Tensor, seed: int) -> Work:
+    """A study or a client with all readings, the last of which is that of its own first suggestion."""
+    loop = make().begin(SimpleNamespace(d=D), seed, np.zeros(0, dtype=bool))
+    for x, y in zip(X[:-1], Y[:-1, 0].tolist(), strict=True):
+        loop.tell(x, y)
+    loop.ask()
+    loop.tell(X[-1], float(Y[-1]))
+    return loop.ask
 
 
 TOOLS: dict[str, Callable[[Tensor, Tensor, int], Work]] = {
-    "RobustSampler": optuna(ours=True),
-    "optuna": optuna(ours=False),
-    "ax with RobustGP": ax(ours=True),
-    "ax": ax(ours=False),
+    "RobustSampler": partial(tool, partial(Optuna, "robust")),
+    "optuna": partial(tool, partial(Optuna, "gp", {"n_startup_trials": 2})),
+    "ax with RobustGP": partial(tool, partial(Ax, robust=True)),
+    "ax": partial(tool, Ax),
     "botorch": botorch,
 }
 OURS = {"RobustSampler": ("optuna", "botorch"), "ax with RobustGP": ("ax", "botorch")}
@@ -127,7 +84,9 @@ def asks() -> None:
             for name, prepare in TOOLS.items():
                 took[name].append(seconds(prepare(X, Y, seed), time.process_time))
         for name, times in took.items():
-            report(f"suggestion of {name}, n = {n}", statistics.median(times), "s, median", None, None, {"each": times})
+            report(f"suggestion of {name}, n = {n}", statistics.median(times), "s, median", {"each": times})
         for name, (own, loop) in OURS.items():
-            report_paired(f"suggestion of {name} over {own}, n = {n}", ratios(took[name], took[own]), "times", most=1.5)
-            report_paired(f"suggestion of {name} over {loop}, n = {n}", ratios(took[name], took[loop]), "times")
+            for other, most in ((own, 1.5), (loop, None)):
+                ratios(took[name], took[other]).report(
+                    f"suggestion of {name} over {other}, n = {n}", "times", most=most
+                )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from benchmarks.loop import noise_and_uniforms, run_rounds
 from benchmarks.numpy_bkb import Kernel, numpy_bbkb
-from benchmarks.stats import ratios, report_ratio
+from benchmarks.stats import ratios
 from bo_robust.bandits import ArmAlgorithm
 from bo_robust.bandits.bbkb import BBKB
 from bo_robust.bandits.bkb import BKB
@@ -73,8 +74,7 @@ def against_numpy(
     target: float,
 ) -> None:
     """Report an algorithm, made for a noise variance, against NumPy; a problem per repetition."""
-    times: list[list[float]] = [[], []]
-    same, regrets = [], []
+    runs = []
     for seed, (kernel, f, noise_var) in enumerate([problems[0], *problems], start=-1):  # the first time is a warm-up
         assert kernel.arms is not None
         ours, n = make(noise_var), kernel.num_arms
@@ -87,27 +87,21 @@ def against_numpy(
         theirs = numpy_bbkb(*tables, first, draws, width, ours.oversampling, noise_var, c)
         middle = time.process_time()
         _, regret, picks = run(ours, kernel, f, horizon, max(seed, 0), noise_var)
-        both = middle - began, time.process_time() - middle
-        if seed >= 0:
-            same.append(sum(a == b for a, b in zip(theirs, picks, strict=True)))
-            regrets.append(round(regret, 2))
-            for column, took in zip(times, both, strict=True):
-                column.append(took)
-    us = [round(1e6 * statistics.median(column) / horizon, 1) for column in times]
-    detail = {"numpy_us_per_round": us[0], "ours_us_per_round": us[1], "same_picks": same, "regret": regrets}
-    report_ratio(name, times[0], times[1], target, detail)
+        same = sum(a == b for a, b in zip(theirs, picks, strict=True))
+        runs.append((middle - began, time.process_time() - middle, same, round(regret, 2)))
+    their_s, our_s, *counts = (list(column) for column in zip(*runs[1:], strict=True))
+    us = [round(1e6 * statistics.median(column) / horizon, 1) for column in (their_s, our_s)]
+    detail = dict(zip(("numpy_us_per_round", "ours_us_per_round", "same_picks", "regret"), (*us, *counts), strict=True))
+    ratios(their_s, our_s).report(name, detail=detail, least=target)
 
 
 def linear() -> None:
     """A linear kernel, d = 5, n = 1000, T = 1000, C = 2: the setting of the authors' example, against NumPy."""
-    n, horizon = 1000, 1000
-    width, problems = FiniteWidth(n, 0.1, scale=EXPLORING), [linear_problem(n, 5, seed) for seed in range(5)]
-    makers: dict[str, tuple[float, Callable[[float], BKB | BBKB]]] = {
-        "BKB": (1.0, lambda _: BKB(width, 1.0)),
-        "BBKB, C = 2": (0.8, lambda noise_var: BBKB(width, 1.0, noise_var)),
-    }
-    for name, (target, make) in makers.items():
-        against_numpy(f"{name}, linear kernel, over NumPy", make, problems, np_linear, horizon, target)
+    width, problems = FiniteWidth(1000, 0.1, scale=EXPLORING), [linear_problem(1000, 5, seed) for seed in range(5)]
+    against_numpy("BKB, linear kernel, over NumPy", lambda _: BKB(width, 1.0), problems, np_linear, 1000, 1.0)
+    against_numpy(
+        "BBKB, C = 2, linear kernel, over NumPy", lambda var: BBKB(width, 1.0, var), problems, np_linear, 1000, 0.8
+    )
 
 
 def np_linear(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -116,48 +110,40 @@ def np_linear(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return product
 
 
-def small(horizon: int) -> None:
-    """n = 1000, d = 5, squared exponential: against NumPy."""
-    n, q = 1000, 5.0
-    width = FiniteWidth(n, 0.1, scale=EXPLORING)
-    problems = [(*make_problem(n, 5, 0.5, seed), NOISE_VAR) for seed in range(5)]
-
-    def covariance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        squares = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2.0 * a @ b.T
-        k: np.ndarray = np.exp(-0.5 / 0.5**2 * squares)
-        return k
-
-    against_numpy("BKB, n=1000, over NumPy", lambda _: BKB(width, q), problems, covariance, horizon, 1.5)
-    # other dictionaries, and so other picks
-    against_numpy("BKB persistent, n=1000, over NumPy", lambda _: BKB(width, q, "persistent"), problems, covariance,
-                  horizon, 1.5)  # fmt: skip
+def np_squared_exponential(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The squared exponential kernel of lengthscale 0.5."""
+    squares = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2.0 * a @ b.T
+    k: np.ndarray = np.exp(-0.5 / 0.5**2 * squares)
+    return k
 
 
-def large(horizon: int) -> None:
-    """n = 10^5: mini-GP-UCB and BBKB against the exact engine; C and c were chosen on seeds 0 to 4."""
-    n = 100_000
+def small() -> None:
+    """n = 1000, d = 5, squared exponential, T = 300: against NumPy, whose dictionaries are not the persistent ones."""
+    width = FiniteWidth(1000, 0.1, scale=EXPLORING)
+    problems = [(*make_problem(1000, 5, 0.5, seed), NOISE_VAR) for seed in range(5)]
+    given = problems, np_squared_exponential, 300, 1.5
+    against_numpy("BKB, n=1000, over NumPy", lambda _: BKB(width, 5.0), *given)
+    against_numpy("BKB persistent, n=1000, over NumPy", lambda _: BKB(width, 5.0, "persistent"), *given)
+
+
+def large() -> None:
+    """n = 10^5, T = 1000: mini-GP-UCB and BBKB against the exact engine; C and c were chosen on seeds 0 to 4."""
+    n, horizon = 100_000, 1000
     width = FiniteWidth(n, 0.1, scale=EXPLORING)
     algorithms: dict[str, ArmAlgorithm] = {
         "exact": GPUCB(width),
         "mini-GP-UCB": MiniGPUCB(width, 1.7),
         "BBKB": BBKB(width, 5.0, 0.3),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in algorithms}
-    regret: dict[str, list[float]] = {name: [] for name in algorithms}
+    seconds, regret = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     for seed in range(5, 10):
         kernel, f = make_problem(n, 2, 0.1, seed)
         for name, algorithm in algorithms.items():
             took, lost, _ = run(algorithm, kernel, f, horizon, seed)
             seconds[name].append(took)
             regret[name].append(lost)
-    report_large(horizon, seconds, regret)
-
-
-def report_large(horizon: int, seconds: dict[str, list[float]], regret: dict[str, list[float]]) -> None:
-    """Speed of the others over the exact engine, wanted where their regret is at most 1.3 x."""
     for name in ("mini-GP-UCB", "BBKB"):
-        lost = ratios(regret[name], regret["exact"])
-        detail = {"regret_ratio": lost.median, "regret": lost.detail(), "seconds": seconds[name]}
+        lost_ratio = ratios(regret[name], regret["exact"])
+        detail = {"regret_ratio": lost_ratio.median, "interval of it": lost_ratio.interval, "seconds": seconds[name]}
         title = f"n=1e5, T={horizon}: {name} over the exact engine, with regret <= 1.3 x"
-        target = 10.0 if horizon >= 5000 else None
-        report_ratio(title, seconds["exact"], seconds[name], target, detail, lost.median <= 1.3)
+        ratios(seconds["exact"], seconds[name]).report(title, detail=detail)

@@ -1,4 +1,4 @@
-"""COCO bbob-noisy, the ten functions of seldom Cauchy noise: ``python -m benchmarks.coco --out FOLDER [options]``.
+"""COCO bbob-noisy, the ten functions of seldom Cauchy noise: ``python -m benchmarks.coco [--out FOLDER] [options]``.
 
 Independent benchmark: problems, noise and the count of targets are COCO's (``pip install coco-experiment cocopp six
 optuna``). Equal budgets of 20 d evaluations for TGP-UCB (``bo_robust.integrations.optuna``; by its defaults, and
@@ -8,31 +8,33 @@ loops are Sobol's, the samplers choose their own. A run counts the targets f - f
 evaluated point reaches without noise. One JSON object a line; the folder ``exdata`` in ``FOLDER`` is COCO's own
 record, for ``python -m cocopp``. ``--methods`` runs some, in processes of their own if you like; once BoTorch's,
 Optuna's and one of ours are in ``FOLDER``, they are compared; without a name none is run, those there are compared.
-``--earlier`` takes the runs of methods that are not in ``FOLDER`` from what an earlier command printed.
 """
 
 from __future__ import annotations
 
-import argparse
-import functools
-import json
 import math
 import os
-import re
 import statistics
 import time
-import warnings
-from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
 import torch
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf
+from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from benchmarks.common import report, report_environment
+from benchmarks.common import options, report, report_environment
 from benchmarks.stats import differences
+from bo_robust import RobustGP, suggest_replicates
+from bo_robust.integrations.optuna import RobustSampler
 
 # f103, f106, ..., f130.
 CAUCHY = tuple(range(103, 131, 3))
@@ -43,27 +45,16 @@ TUNED: dict[str, Any] = {"moment_bound": 4.0, "rule": "clip", "width": {"kind": 
 OURS = ("TGP-UCB", "TGP-UCB tuned", "RobustGP")
 THEIRS = ("BoTorch default", "Optuna GP")
 RECORD = Path("exdata")  # COCO's, in the folder given
-Objective = Callable[[np.ndarray], float]
 
 
-def botorch_loop(
-    f: Objective, lower: np.ndarray, upper: np.ndarray, budget: int, seed: int, robust: bool = False
-) -> None:
+def botorch_loop(f: Any, budget: int, seed: int, robust: bool = False) -> None:
     """What BoTorch's tutorials do, or that with ``RobustGP`` and ``suggest_replicates``."""
-    from botorch.acquisition.logei import qLogNoisyExpectedImprovement
-    from botorch.fit import fit_gpytorch_mll
-    from botorch.models import SingleTaskGP
-    from botorch.optim import optimize_acqf
-    from gpytorch.mlls import ExactMarginalLogLikelihood
-
-    from bo_robust import RobustGP, suggest_replicates
-
-    d = len(lower)
+    d, lower, upper = f.dimension, f.lower_bounds, f.upper_bounds
     torch.manual_seed(seed)
     bounds = torch.tensor([[0.0] * d, [1.0] * d], dtype=torch.float64)
 
     def value(x: Tensor) -> float:
-        return -f(lower + (upper - lower) * x.numpy())
+        return -float(f(lower + (upper - lower) * x.numpy()))
 
     X = torch.quasirandom.SobolEngine(d, scramble=True, seed=seed).draw(2 * d, dtype=torch.float64)
     Y = torch.tensor([[value(x)] for x in X], dtype=torch.float64)
@@ -71,46 +62,33 @@ def botorch_loop(
         model: SingleTaskGP = RobustGP(X, Y) if robust else SingleTaskGP(X, Y)
         try:
             fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-            again = suggest_replicates(model) if robust else None
-            if again is None:
+            x = suggest_replicates(model) if robust else None
+            if x is None:
                 acquisition = qLogNoisyExpectedImprovement(model, X, prune_baseline=True)
-                again, _ = optimize_acqf(acquisition, bounds, q=1, num_restarts=4, raw_samples=64)
-            x = again
+                x, _ = optimize_acqf(acquisition, bounds, q=1, num_restarts=4, raw_samples=64)
         except Exception:  # a fit that ends nowhere: a random point, as a user would
             x = torch.rand(1, d, dtype=torch.float64)
         X, Y = torch.cat([X, x]), torch.cat([Y, Y.new_tensor([[value(x[0])]])])
 
 
-def sampled(make: Callable[[int], Any]) -> Callable[[Objective, np.ndarray, np.ndarray, int, int], None]:
-    """A loop by an Optuna sampler."""
+def optuna_loop(f: Any, budget: int, seed: int, make: Callable[..., Any]) -> None:
+    """A study with a sampler."""
 
-    def loop(f: Objective, lower: np.ndarray, upper: np.ndarray, budget: int, seed: int) -> None:
-        import optuna
+    def objective(trial: optuna.Trial) -> float:
+        bounds = zip(f.lower_bounds, f.upper_bounds, strict=True)
+        return float(f(np.array([trial.suggest_float(f"x{i}", low, high) for i, (low, high) in enumerate(bounds)])))
 
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-
-        def objective(trial: Any) -> float:
-            return f(np.array([trial.suggest_float(f"x{i}", lower[i], upper[i]) for i in range(len(lower))]))
-
-        optuna.create_study(sampler=make(seed)).optimize(objective, n_trials=budget)
-
-    return loop
+    optuna.create_study(sampler=make(seed=seed)).optimize(objective, n_trials=budget)
 
 
-def methods() -> dict[str, Callable[[Objective, np.ndarray, np.ndarray, int, int], None]]:
-    """By name."""
-    import optuna
-
-    from bo_robust.integrations.optuna import RobustSampler
-
-    return {
-        "TGP-UCB": sampled(lambda seed: RobustSampler("tgp-ucb", seed=seed)),
-        "TGP-UCB tuned": sampled(lambda seed: RobustSampler("tgp-ucb", seed=seed, **TUNED)),
-        "RobustGP": functools.partial(botorch_loop, robust=True),
-        "GP-UCB": sampled(lambda seed: RobustSampler("gp-ucb", seed=seed)),
-        "BoTorch default": botorch_loop,
-        "Optuna GP": sampled(lambda seed: optuna.samplers.GPSampler(seed=seed)),
-    }
+METHODS: dict[str, Callable[[Any, int, int], None]] = {
+    "TGP-UCB": partial(optuna_loop, make=partial(RobustSampler, "tgp-ucb")),
+    "TGP-UCB tuned": partial(optuna_loop, make=partial(RobustSampler, "tgp-ucb", **TUNED)),
+    "RobustGP": partial(botorch_loop, robust=True),
+    "GP-UCB": partial(optuna_loop, make=partial(RobustSampler, "gp-ucb")),
+    "BoTorch default": botorch_loop,
+    "Optuna GP": partial(optuna_loop, make=optuna.samplers.GPSampler),
+}
 
 
 def targets_hit(folder: Path) -> dict[tuple[int, int], list[int]]:
@@ -129,106 +107,68 @@ def targets_hit(folder: Path) -> dict[tuple[int, int], list[int]]:
     return found
 
 
-def targets_printed(file: Path) -> dict[str, dict[tuple[int, int], list[int]]]:
-    """Targets hit in each run that an earlier command printed, by method, then by function and dimension."""
-    found: dict[str, dict[tuple[int, int], list[int]]] = defaultdict(dict)
-    lines = file.read_text().splitlines()
-    for row in (json.loads(line) for line in lines if line.startswith("{")):  # between them COCO speaks
-        if match := re.fullmatch(r"f(\d+) d=(\d+): (.+)", row["name"]):
-            function, d, name = match.groups()
-            found[name][int(function), int(d)] = row["detail"]["runs"]
-    return found
-
-
 def label(name: str) -> str:
     """Of a method, in COCO's record."""
     return name.replace(" ", "-")
 
 
-def run_rounds(name: str, loop: Callable[[Objective, np.ndarray, np.ndarray, int, int], None], options: Any) -> None:
+def run(name: str, given: Any) -> None:
     """One method on all problems."""
     import cocoex
 
+    functions = ",".join(str(f - 100) for f in given.functions)
+    dimensions = ",".join(map(str, given.dimensions))
     suite = cocoex.Suite(
-        "bbob-noisy",
-        f"instances: 1-{options.instances}",
-        f"dimensions: {','.join(map(str, options.dimensions))} "
-        f"function_indices: {','.join(str(f - 100) for f in options.functions)}",
+        "bbob-noisy", f"instances: 1-{given.instances}", f"dimensions: {dimensions} function_indices: {functions}"
     )
     if (RECORD / label(name)).exists():
-        raise SystemExit(f"{options.out / RECORD / label(name)} exists: give another --out, or remove it.")
+        raise SystemExit(f"{given.out / RECORD / label(name)} exists: give another --out, or remove it.")
     observer = cocoex.Observer("bbob-noisy", f"result_folder: {label(name)} algorithm_name: {label(name)}")
-    began = time.perf_counter()
-    evaluations = 0
+    began, evaluations = time.perf_counter(), 0
     for problem in suite:
         problem.observe_with(observer)
-        loop(problem, problem.lower_bounds, problem.upper_bounds, 20 * problem.dimension, problem.index)
+        METHODS[name](problem, 20 * problem.dimension, problem.index)
         evaluations += problem.evaluations
     seconds = (time.perf_counter() - began) / evaluations
-    report(f"{name}: time of an evaluation", seconds, "s", None, None, {"dimensions": options.dimensions})
+    report(f"{name}: time of an evaluation", seconds, "s", {"dimensions": given.dimensions})
 
 
 def main() -> None:
     """Run the methods, count, compare."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--dimensions", type=int, nargs="+", default=[2, 5])
-    parser.add_argument("--instances", type=int, default=15)
-    parser.add_argument("--functions", type=int, nargs="+", default=list(CAUCHY))
-    parser.add_argument("--earlier", type=Path, nargs="*", default=[])
-    loops = methods()
-    parser.add_argument("--methods", nargs="*", choices=list(loops), default=list(loops))
-    options = parser.parse_args()
-    hits = {name: runs for file in options.earlier for name, runs in targets_printed(file).items()}
-    options.out.mkdir(parents=True, exist_ok=True)
-    os.chdir(options.out)  # where COCO writes its folder exdata
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
+    given = options(
+        __doc__, out=Path("results/coco"), dimensions=(2, 5), instances=15, functions=CAUCHY, methods=METHODS
+    )
+    given.out.mkdir(parents=True, exist_ok=True)
+    os.chdir(given.out)  # where COCO writes its folder exdata
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     report_environment()
-    for name in options.methods:
-        run_rounds(name, loops[name], options)
-    hits |= {name: targets_hit(RECORD / label(name)) for name in loops if (RECORD / label(name)).exists()}
-    asked = [(function, d) for function in options.functions for d in options.dimensions]
-
-    def whole_record(name: str) -> bool:
-        return all(len(hits.get(name, {}).get(problem, [])) >= options.instances for problem in asked)
-
-    run = [name for name in OURS if whole_record(name)]
-    if not (run and all(whole_record(name) for name in THEIRS)):
+    for name in given.methods:
+        run(name, given)
+    hits = {name: targets_hit(RECORD / label(name)) for name in METHODS if (RECORD / label(name)).exists()}
+    asked = [(function, d) for function in given.functions for d in given.dimensions]
+    whole = [name for name in hits if all(len(hits[name].get(at, [])) >= given.instances for at in asked)]
+    ours_run = [name for name in OURS if name in whole]
+    if not ours_run or not set(THEIRS) <= set(whole):
         return  # other processes run the rest
     for function, d in asked:
         for name in hits:
             if runs := hits[name].get((function, d)):
-                report(
-                    f"f{function} d={d}: {name}", statistics.fmean(runs), "of 51 targets", None, None, {"runs": runs}
-                )
-    whole = len(options.functions) == len(CAUCHY) and options.instances == 15
-    for d in options.dimensions:
-        means = {m: {f: statistics.fmean(hits[m][f, d]) for f in options.functions} for m in (*run, *THEIRS)}
-        for ours in run:
-            better = sum(means[ours][f] > max(means[m][f] for m in THEIRS) for f in options.functions)
-            report(
-                f"d={d}: functions on which {ours} hits more targets than both",
-                better,
-                "functions",
-                ">= 7 of 10" if whole else None,
-                better >= 7 if whole else None,
-                {"functions": len(options.functions), "instances": options.instances}
-                | {"mean targets": {m: round(statistics.fmean(of.values()), 2) for m, of in means.items()}},
-            )
+                report(f"f{function} d={d}: {name}", statistics.fmean(runs), "of 51 targets", {"runs": runs})
+    least = 7 if len(given.functions) == len(CAUCHY) and given.instances == 15 else None
+    for d in given.dimensions:
+        means = {m: {f: statistics.fmean(hits[m][f, d]) for f in given.functions} for m in (*ours_run, *THEIRS)}
+        detail = {"functions": len(given.functions), "instances": given.instances}
+        detail["mean targets"] = {m: round(statistics.fmean(of.values()), 2) for m, of in means.items()}
+        for ours in ours_run:
+            better = sum(means[ours][f] > max(means[m][f] for m in THEIRS) for f in given.functions)
+            name = f"d={d}: functions on which {ours} hits more targets than both"
+            report(name, better, "functions", detail, least=least)
             for other in THEIRS:
-                mine, theirs = ([hit for f in options.functions for hit in hits[m][f, d]] for m in (ours, other))
+                mine, theirs = ([hit for f in given.functions for hit in hits[m][f, d]] for m in (ours, other))
                 more = differences(mine, theirs)
                 mean, low, _ = more.mean_interval()
-                detail = {"pairs": len(mine), "95 % +-": round(mean - low, 2), "median": more.median}
-                report(
-                    f"d={d}: targets that {ours} hits more than {other}, mean of pairs",
-                    mean,
-                    "targets",
-                    None,
-                    None,
-                    detail,
-                )
+                about = {"pairs": len(mine), "95 % +-": round(mean - low, 2), "median": more.median}
+                report(f"d={d}: targets that {ours} hits more than {other}, mean of pairs", mean, "targets", about)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,16 @@
-"""How every benchmark reports: one JSON object a line."""
+"""What every benchmark shares: its options, and its reports, one JSON object a line."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -14,29 +18,79 @@ from typing import Any
 
 import torch
 
-__all__ = ["ROOT", "environment", "report", "report_environment"]
+__all__ = ["ROOT", "environment", "options", "report", "report_environment"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def options(
+    doc: str | None, positional: Collection[str] = (), arguments: Sequence[str] | None = None, **defaults: Any
+) -> argparse.Namespace:
+    """Read the arguments of a command, and set one thread and no warnings.
+
+    An option is given by its default: False for a flag, a type for one without a default, a list or tuple for any
+    number of values, and a mapping for some of its keys, which are all by default. ``positional`` are names of parts,
+    which are given without a flag.
+    """
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if positional:
+        parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(positional))
+    for name, default in defaults.items():
+        if default is False:
+            parser.add_argument(f"--{name}", action="store_true")
+        elif isinstance(default, type):
+            parser.add_argument(f"--{name}", type=default)
+        elif isinstance(default, list | tuple | Mapping):
+            values = list(default)
+            choices = values if isinstance(default, Mapping) else None
+            parser.add_argument(f"--{name}", nargs="*", type=type(values[0]), default=values, choices=choices)
+        else:
+            parser.add_argument(f"--{name}", type=type(default), default=default)
+    given = parser.parse_args(arguments)
+    if positional and (unknown := set(given.parts) - set(positional)):
+        parser.error(f"unknown parts: {', '.join(sorted(unknown))}; there are {', '.join(positional)}")
+    return given
+
+
 def report(
     name: str,
-    value: float,
+    value: float | None,
     unit: str,
-    target: str | None,
-    met: bool | None,
-    detail: dict[str, Any] | None = None,
-) -> None:
-    """Print one result; ``met`` is None where no target was set."""
+    detail: Mapping[str, Any] | None = None,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    judged: bool = True,
+    valid: bool = True,
+) -> dict[str, Any]:
+    """Print one result and return it.
+
+    Args:
+        name: What was measured.
+        value: None if it was not.
+        unit: Of the value.
+        detail: More about it.
+        least: The target, if the value is to be at least that.
+        most: The target, if it is to be at most that.
+        judged: Whether to say if the target is met.
+        valid: False if the value meets no target, whatever it is.
+    """
+    bounds = [f"{sign} {bound:g}" for sign, bound in ((">=", least), ("<=", most)) if bound is not None]
+    met = None
+    if bounds and judged and value is not None:
+        met = bool(valid and (least is None or value >= least) and (most is None or value <= most))
     row = {
         "name": name,
-        "value": float(f"{value:.4g}"),
+        "value": None if value is None else float(f"{value:.4g}"),
         "unit": unit,
-        "target": target,
+        "target": ", ".join(bounds) or None,
         "met": met,
-        "detail": detail or {},
+        "detail": dict(detail or {}),
     }
     print(json.dumps(row), flush=True)
+    return row
 
 
 def report_environment(**more: Any) -> None:
@@ -46,12 +100,8 @@ def report_environment(**more: Any) -> None:
 
 def environment() -> dict[str, Any]:
     """Machine, versions, date and command of this run."""
-    git = subprocess.run(
-        ["git", "-C", str(ROOT), "describe", "--always", "--dirty"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    git = subprocess.run(command, capture_output=True, text=True, check=False).stdout if shutil.which("git") else ""
     return {
         "command": " ".join(["python", "-m", *_module(), *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -61,7 +111,7 @@ def environment() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "versions": {name: metadata.version(name) for name in ("torch", "botorch", "gpytorch", "numpy")},
-        "git": git.stdout.strip() or None,
+        "git": git.strip() or None,
     }
 
 

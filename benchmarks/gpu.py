@@ -5,13 +5,12 @@ naive on the GPU against fused, and its time over the floor; then the algorithms
 were checked, and no speed is reported of what failed its check.
 
 One JSON object a line, ``gpu.json`` in the output folder, and a short table last. At most 4 minutes, 90 s with
-``--quick`` (fewer shapes and rounds, which meet no target). Without CUDA only the checks run, on small shapes, and
-every line says that nothing was measured.
+``--quick`` (fewer shapes and rounds, which meet no target). Without CUDA only the checks run, on small shapes, every
+line says that nothing was measured, and nothing is written by default; ``--simulate`` runs them on CUDA's path.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -21,6 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -30,7 +30,7 @@ import torch
 from benchmarks import common
 from benchmarks.gpu_algorithms import PARTS
 from benchmarks.gpu_common import COMPARED, CORES, Bench, Mismatch, Target
-from benchmarks.ops import Op
+from benchmarks.ops.registry import OPS, Op
 from bo_robust.utils import linalg
 
 DTYPES = (torch.float64, torch.float32)
@@ -53,52 +53,44 @@ def ceilings(bench: Bench) -> None:
 
 def ops(bench: Bench) -> None:
     """Every op, dtype and shape."""
-    from benchmarks.ops.registry import OPS
-
-    for op in OPS.values():
-        for dtype in DTYPES:
-            shapes = op.shapes[: 1 if bench.quick else None] if bench.device.type == "cuda" else [op.small]
-            for shape in shapes:
-                name = "_".join([op.name, *(f"{k}{v}" for k, v in shape.items()), _short(dtype)])
-                target = Target(name, "x the floor")
-                try:
-                    _op(bench, op, shape, dtype, target)
-                except torch.OutOfMemoryError as error:
-                    bench.skip(target, str(error).splitlines()[0])
-                except Exception as error:
-                    bench.fail(target, error)
-                if bench.device.type == "cuda":
-                    torch.cuda.empty_cache()
+    for op, dtype in product(OPS.values(), DTYPES):
+        shapes = op.shapes[: 1 if bench.quick else None] if bench.device.type == "cuda" else [op.small]
+        for shape in shapes:
+            name = "_".join([op.name, *(f"{k}{v}" for k, v in shape.items()), _short(dtype)])
+            target = Target(name, "x the floor")
+            try:
+                _op(bench, op, shape, dtype, target)
+            except torch.OutOfMemoryError as error:
+                bench.skip(target, str(error).splitlines()[0])
+            except Exception as error:
+                bench.fail(target, error)
+            if bench.device.type == "cuda":
+                torch.cuda.empty_cache()
 
 
 def _op(bench: Bench, op: Op, shape: dict[str, Any], dtype: torch.dtype, target: Target) -> None:
-    """One op at one shape: the check, then naive and fused times, and the better one over the floor."""
-    detail: dict[str, Any] = {}
-    fused = op.fused
-    if fused is not None:
-        if bench.device.type == "cpu" and find_spec("triton") is None:
-            bench.skip(target, "no CUDA device (and not checked: no Triton)", checked=False)
-            return
-        off = op.verify(shape, bench.device, dtype)
-        if not off <= 1.0:
-            raise Mismatch(f"fused is {off:.3g} times further from naive than rounding allows")
-        detail["difference_over_allowed"] = off
+    """One op at one shape: the check, then naive and fused times, and that of fused over the floor."""
+    if bench.device.type == "cpu" and find_spec("triton") is None:
+        bench.skip(target, "no CUDA device (and not checked: no Triton)", checked=False)
+        return
+    off = op.verify(shape, bench.device, dtype)
+    if not off <= 1.0:
+        raise Mismatch(f"fused is {off:.3g} times further from naive than rounding allows")
+    detail: dict[str, Any] = {"difference_over_allowed": off}
     if bench.device.type == "cpu":
-        bench.skip(target, "no CUDA device", checked=fused is not None, **detail)
+        bench.skip(target, "no CUDA device", checked=True, **detail)
         return
     inputs, needed = op.make(shape, bench.device, dtype), op.bytes(shape, dtype)
     floors = {"bytes": 1e3 * needed / bench.bandwidth, "operations": 1e3 * op.flops(shape) / bench.rates[dtype]}
     bound = max(floors, key=lambda key: floors[key])
-    best_ms = detail["naive_ms"] = bench.milliseconds(lambda: op.naive(inputs))
-    if fused is not None:
-        best_ms = detail["fused_ms"] = bench.milliseconds(lambda: fused(inputs))
-        detail["fused_x_faster"] = detail["naive_ms"] / best_ms
+    naive_ms, fused_ms = (bench.milliseconds(partial(run, inputs)) for run in (op.naive, op.fused))
     cache = getattr(torch.cuda.get_device_properties(bench.device), "L2_cache_size", 0)
-    detail |= {"floor_ms": floors[bound], "floor_by": bound, "TB_s": needed / best_ms / 1e9}
-    bench.report(target, best_ms / floors[bound], {**detail, "fits_in_cache": needed < cache})
+    detail |= {"naive_ms": naive_ms, "fused_ms": fused_ms, "fused_x_faster": naive_ms / fused_ms}
+    detail |= {"floor_ms": floors[bound], "floor_by": bound, "TB_s": needed / fused_ms / 1e9}
+    bench.report(target, fused_ms / floors[bound], {**detail, "fits_in_cache": needed < cache})
     if op.name == "arm_update_low_rank" and shape == op.shapes[0]:
-        share = Target(f"{target.name}_share", "of copy bandwidth", 0.8, at_least=True)
-        bench.report(share, 1e3 * needed / best_ms / bench.bandwidth, {})
+        share = Target(f"{target.name}_share", "of copy bandwidth", least=0.8)
+        bench.report(share, 1e3 * needed / fused_ms / bench.bandwidth, {})
 
 
 def _short(dtype: torch.dtype) -> str:
@@ -140,12 +132,11 @@ SHOWN += ["naive_s", "spread", "rounds_played"]
 def show(bench: Bench) -> None:
     """The rows as a short table."""
     for row in bench.rows:
-        value, met = row["value"], row["met"]
-        text = row["detail"].get("failed") or row["detail"].get("skipped") if value is None else f"{value:.4g}"
-        verdict = {None: "", True: "yes", False: "NO"}[met]
-        detail = row["detail"]
-        about = [f"{k} {detail[k]:.3g}" for k in SHOWN if detail.get(k) is not None]
-        line = f"{row['name']:52} {text:>8} {row['unit']:12} {row['target'] or '':8} {verdict:3} {' '.join(about)}"
+        value, detail = row["value"], row["detail"]
+        text = detail.get("failed") or detail.get("skipped") if value is None else f"{value:.4g}"
+        verdict = {None: "", True: "yes", False: "NO"}[row["met"]]
+        about = " ".join(f"{k} {detail[k]:.3g}" for k in SHOWN if detail.get(k) is not None)
+        line = f"{row['name']:52} {text:>8} {row['unit']:12} {row['target'] or '':8} {verdict:3} {about}"
         print(line.rstrip())
 
 
@@ -168,26 +159,15 @@ def device(cuda: bool) -> dict[str, Any]:
 
 def main() -> None:
     """Measure what there is to measure."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    names = ["ops", *PARTS]
-    parser.add_argument("--quick", action="store_true", help="90 s: fewer shapes and rounds, which meet no target")
-    parser.add_argument("--simulate", action="store_true", help="the checks on CUDA's path of the CPU, times empty")
-    parser.add_argument("--only", choices=names, nargs="+", default=names)
-    parser.add_argument("--out", type=Path, help="folder of gpu.json; without CUDA nothing is written by default")
-    arguments = parser.parse_args()
-    cuda = torch.cuda.is_available() and not arguments.simulate
-    linalg.simulated = arguments.simulate
+    given = common.options(__doc__, quick=False, simulate=False, only=dict.fromkeys(["ops", *PARTS]), out=Path)
+    cuda = torch.cuda.is_available() and not given.simulate
+    linalg.simulated = given.simulate
     if not cuda:  # Triton ops are checked by its interpreter, if asked before it is imported
         os.environ["TRITON_INTERPRET"] = "1"
-    torch.set_num_threads(1)
-    bench, began = Bench(torch.device("cuda" if cuda else "cpu"), arguments.quick), time.perf_counter()
-    try:
-        environment = common.environment()
-    except FileNotFoundError:  # no git
-        environment = {}
-    about = {"environment": environment, "device": device(cuda)}
+    bench, began = Bench(torch.device("cuda" if cuda else "cpu"), given.quick), time.perf_counter()
+    about = {"environment": common.environment(), "device": device(cuda)}
     print(json.dumps(about), flush=True)
-    folder = arguments.out or (common.ROOT / "benchmarks" / "results" / "gpu" if cuda else None)
+    folder = given.out or (common.ROOT / "benchmarks" / "results" / "gpu" if cuda else None)
 
     def total() -> float:
         return round(time.perf_counter() - began, 1)
@@ -195,10 +175,10 @@ def main() -> None:
     def save() -> None:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({**about, "quick": arguments.quick, "rows": bench.rows, "total_s": total()}, indent=1)
+            text = json.dumps({**about, "quick": given.quick, "rows": bench.rows, "total_s": total()}, indent=1)
             (folder / "gpu.json").write_text(text + "\n", encoding="utf-8")
 
-    run(bench, arguments.only, save)
+    run(bench, given.only, save)
     if cuda:
         about["device after"] = device(cuda)
     save()

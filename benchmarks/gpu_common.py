@@ -2,51 +2,43 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import statistics
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from benchmarks import common, stats
+from bo_robust.utils import linalg
 
-__all__ = [
-    "COMPARED", "CORES", "Bench", "Mismatch", "Target", "cpu_seconds", "cut_off", "launches", "require_close",
-    "require_same", "seconds",
-]  # fmt: skip
+__all__ = ["COMPARED", "CORES", "Bench", "Mismatch", "Target", "cpu_path", "require_close", "require_same", "threads"]
 
 # The rows of a workload that CPU and GPU run, and their units.
 COMPARED = (("cpu_over_gpu", "x, the better CPU"), ("launches", "a round"))
 CORES = len(os.sched_getaffinity(0))
+CUT_SECONDS = {True: 8.0, False: 15.0}  # of a quick run or another; what runs longer is cut off
+Workload = Callable[[torch.device, int], Callable[[], Any]]  # of a device and a size, such as rounds
 
 
 class Mismatch(Exception):
     """Two ways to compute the same do not agree: nothing is timed."""
 
 
-@dataclass(frozen=True)
-class Target:
-    """A number to reach on an H200-class GPU; ``limit`` None: reported without one."""
+class Target(NamedTuple):
+    """A number to reach on an H200-class GPU; without limits it is only reported."""
 
     name: str
     unit: str
-    limit: float | None = None
-    at_least: bool = False
-
-    def __str__(self) -> str:
-        return f"{'>=' if self.at_least else '<='} {self.limit:g}"
-
-    def met(self, value: float) -> bool:
-        """Whether a value reaches it."""
-        assert self.limit is not None
-        return value >= self.limit if self.at_least else value <= self.limit
+    most: float | None = None
+    least: float | None = None
 
 
 @dataclass
@@ -62,14 +54,9 @@ class Bench:
 
     def report(self, target: Target, value: float | None, detail: dict[str, Any], whole: bool = True) -> None:
         """One row. ``value`` None: not measured; ``whole`` False: cut off, the target is not met whatever the value."""
-        text = None if target.limit is None else str(target) + (" (at full size)" if self.quick else "")
-        met = None if value is None or target.limit is None or self.quick else whole and target.met(value)
-        row = {"name": target.name, "value": value, "unit": target.unit, "target": text, "met": met, "detail": detail}
-        if value is None:
-            print(json.dumps(row), flush=True)
-        else:
-            common.report(target.name, value, target.unit, text, met, detail)
-        self.rows.append(row)
+        name, unit, most, least = target
+        judged = not self.quick  # targets are about the full size
+        self.rows.append(common.report(name, value, unit, detail, most=most, least=least, judged=judged, valid=whole))
 
     def skip(self, target: Target, reason: str, **detail: Any) -> None:
         """A row of what was not measured."""
@@ -93,14 +80,36 @@ class Bench:
         median = statistics.median(times)
         return median, {"runs": runs, "spread": (max(times) - min(times)) / median}
 
-    def compare(self, name: str, workload: Callable[[torch.device, int], Callable[[], Any]], rounds: int) -> None:
-        """Two rows about a workload of some rounds: the CPU's time over the GPU's, and what a round launches."""
-        on_gpu, on_cpu = workload(self.device, rounds), workload(torch.device("cpu"), rounds)
+    def cut_off(self, target: Target, run: Iterator[Any], rounds: int) -> None:
+        """A row, the seconds of some rounds of a run; what takes too long is cut off, and its target not met."""
+        torch.cuda.synchronize()
+        began, count = time.perf_counter(), 0
+        with torch.no_grad():
+            for count, _ in enumerate(islice(run, rounds), start=1):
+                if count % 64 == 0:
+                    torch.cuda.synchronize()
+                    if time.perf_counter() - began > CUT_SECONDS[self.quick]:
+                        break
+        torch.cuda.synchronize()
+        took = time.perf_counter() - began
+        self.report(target, took, {"rounds_played": count, "of": rounds}, whole=count == rounds)
+
+    def over_cpu(self, name: str, workload: Workload, size: int, runs: int = 3) -> tuple[Callable[[], Any], float]:
+        """A row, the CPU's time of a workload over the GPU's; what ran on the GPU, and its seconds."""
+        on_gpu, on_cpu = workload(self.device, size), workload(torch.device("cpu"), size)
         on_gpu()
-        gpu_s, detail = self.seconds(on_gpu)
-        by_threads = {f"cpu_{threads}_s": cpu_seconds(on_cpu, threads) for threads in (1, CORES)}
-        detail |= {"gpu_s": gpu_s, **by_threads, "rounds": rounds}
-        self.report(Target(f"{name}_{COMPARED[0][0]}", COMPARED[0][1]), min(by_threads.values()) / gpu_s, detail)
+        gpu_s, detail = self.seconds(on_gpu, runs)
+        by_threads = {}
+        for count in (1, CORES):
+            with threads(count):
+                by_threads[f"cpu_{count}_s"] = stats.seconds(on_cpu)
+        target = Target(f"{name}_{COMPARED[0][0]}", COMPARED[0][1])
+        self.report(target, min(by_threads.values()) / gpu_s, detail | {"gpu_s": gpu_s, **by_threads, "size": size})
+        return on_gpu, gpu_s
+
+    def compare(self, name: str, workload: Workload, rounds: int) -> None:
+        """Two rows about a workload of some rounds: the CPU's time over the GPU's, and what a round launches."""
+        on_gpu, gpu_s = self.over_cpu(name, workload, rounds)
         kernels, busy_s, wall_s = launches(on_gpu)
         detail = {"gpu_us_a_round": 1e6 * busy_s / rounds, "gpu_busy": busy_s / gpu_s, "profiled_s": wall_s}
         self.report(Target(f"{name}_{COMPARED[1][0]}", COMPARED[1][1]), kernels / rounds, detail)
@@ -126,14 +135,25 @@ def seconds(work: Callable[[], Any]) -> float:
     return stats.seconds(work)
 
 
-def cpu_seconds(work: Callable[[], Any], threads: int) -> float:
-    """Wall time of one call with some threads of BLAS."""
+@contextmanager
+def threads(count: int = CORES) -> Iterator[None]:
+    """Some threads of BLAS."""
     before = torch.get_num_threads()
-    torch.set_num_threads(threads)
+    torch.set_num_threads(count)
     try:
-        return stats.seconds(work)
+        yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def cpu_path() -> Iterator[None]:
+    """The CPU's own path, where that of CUDA is simulated."""
+    before, linalg.simulated = linalg.simulated, False
+    try:
+        yield
+    finally:
+        linalg.simulated = before
 
 
 def launches(work: Callable[[], Any]) -> tuple[int, float, float]:
@@ -144,20 +164,6 @@ def launches(work: Callable[[], Any]) -> tuple[int, float, float]:
         took = seconds(work)
     events = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
     return len(events), 1e-6 * sum(event.device_time for event in events), took
-
-
-def cut_off(step: Callable[[int], None], rounds: int, most: float) -> tuple[float, int]:
-    """Seconds of ``step`` for t = 0 .. rounds - 1, and the rounds run before ``most`` seconds were over."""
-    torch.cuda.synchronize()
-    began = time.perf_counter()
-    for t in range(rounds):
-        step(t)
-        if t % 64 == 63:
-            torch.cuda.synchronize()
-            if time.perf_counter() - began > most:
-                break
-    torch.cuda.synchronize()
-    return time.perf_counter() - began, t + 1
 
 
 def require_same(what: str, a: Tensor, b: Tensor) -> None:

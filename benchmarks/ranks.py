@@ -8,7 +8,6 @@ Every rank holds its share of the arms (float32); the rewards are computed by th
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -20,8 +19,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks.common import ROOT, report, report_environment
-from benchmarks.stats import LEAST, report_ratio
+from benchmarks.common import ROOT, options, report, report_environment
+from benchmarks.stats import LEAST, ratios
 from bo_robust.bandits import StreamedBBKB
 from bo_robust.bandits.posteriors.streams import ArmStream
 from bo_robust.confidence import FiniteWidth
@@ -67,30 +66,20 @@ def start(ranks: int, arms: int, rounds: int) -> dict[str, Any]:
 
 def main() -> None:
     """Compare, or with ``--rank`` be one rank."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rank", action="store_true", help="be a rank started by torchrun")
-    parser.add_argument("--arms", type=int, nargs="+", default=[2000, 200_000, 2_000_000])
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--pairs", type=int, default=LEAST)
-    parser.add_argument("--quick", action="store_true", help="10 rounds, once, without the largest")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    if arguments.rank:
-        run_rounds(arguments.arms[0], arguments.rounds)
+    given = options(__doc__, rank=False, arms=[2000, 200_000, 2_000_000], rounds=40)
+    if given.rank:
+        run_rounds(given.arms[0], given.rounds)
         return
-    if arguments.quick:
-        arguments.arms, arguments.rounds, arguments.pairs = arguments.arms[:-1], 10, 1
     report_environment()
-    for arms in arguments.arms:
-        pairs = [[start(ranks, arms, arguments.rounds) for ranks in (1, 2)] for _ in range(arguments.pairs)]
+    for arms in given.arms:
+        pairs = [[start(ranks, arms, given.rounds) for ranks in (1, 2)] for _ in range(LEAST)]
         ones, twos = zip(*pairs, strict=True)
-        name = f"BBKB, n={arms:g}, {arguments.rounds} rounds: "
+        name = f"BBKB, n={arms:g}, {given.rounds} rounds: two processes"
         same = all(one["picks"] == two["picks"] for one, two in pairs)
-        report(name + "two processes pick what one does", float(same), "all picks the same", "1", same)
+        report(f"{name} pick what one does", float(same), "all picks the same", least=1.0)
         alone, together = ([done["seconds"] for done in column] for column in (ones, twos))
         detail = {"points": ones[0]["points"], "one_s": alone, "two_s": together}
-        target = 1.5 if arms >= 1_000_000 else None
-        report_ratio(name + "two processes against one", alone, together, target, detail)
+        ratios(alone, together).report(f"{name} against one", detail=detail, least=1.5 if arms >= 1_000_000 else None)
 
 
 if __name__ == "__main__":

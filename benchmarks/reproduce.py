@@ -2,20 +2,20 @@
 
 Each row of the table is a claim of a paper, about pairs of methods of a shipped configuration. The runs are those of
 ``bo-robust run``, with fewer methods and trials, so that all end within an hour on two cores. The same command after
-an interruption goes on with what is missing. This command alone writes the page ``docs/results/papers.md``, and the
-table and pictures in ``benchmarks/results/papers``.
+an interruption goes on with what is missing. This command alone, without the name of a configuration, writes the page
+``docs/results/papers.md``, and the table and pictures in ``benchmarks/results/papers``.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import pandas as pd
 import torch
 from rich.console import Console
 
-from benchmarks.common import ROOT, environment
+from benchmarks.common import ROOT, environment, options
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem, start_state
 from bo_robust.experiments.config import RunConfig, parse
@@ -62,7 +62,7 @@ class Claim:
 
     def compared(self) -> list[tuple[str, str, str]]:
         """Ours, the relation and theirs."""
-        parts = [pair.replace(" <= ", "|<=|").replace(" < ", "|<|").split("|") for pair in self.pairs]
+        parts = (re.split(" (<=?) ", pair) for pair in self.pairs)
         return [(ours, relation, theirs) for ours, relation, theirs in parts]
 
 
@@ -201,24 +201,18 @@ FEWER: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass
-class Run:
+def config_of(name: str, claims: Sequence[Claim]) -> RunConfig:
     """A configuration, cut to what its claims are about."""
-
-    claims: list[Claim] = field(default_factory=list)
-
-    def config(self, name: str, overrides: Sequence[str]) -> RunConfig:
-        data = read(find_configuration(name))
-        apply_overrides(data, overrides)
-        pairs = [[ours, theirs] for claim in self.claims for ours, _, theirs in claim.compared()]
-        data["compare"] = [pair for i, pair in enumerate(pairs) if pair not in pairs[:i]]
-        if pairs:
-            needed = {label for pair in pairs for label in pair}
-            whole = {method.label: method for method in parse({**data, "compare": []}).panels[0].methods}
-            data["methods"] = [method.model_dump() for label, method in whole.items() if label in needed]
-            last = 1 + max(claim.panel for claim in self.claims)
-            data["panels"] = data["panels"][:last]
-        return parse(data)
+    data = read(find_configuration(name))
+    apply_overrides(data, FEWER.get(name, ()))
+    pairs = [[ours, theirs] for claim in claims for ours, _, theirs in claim.compared()]
+    data["compare"] = [pair for i, pair in enumerate(pairs) if pair not in pairs[:i]]
+    if pairs:
+        needed = {label for pair in pairs for label in pair}
+        methods = parse({**data, "compare": []}).panels[0].methods
+        data["methods"] = [method.model_dump() for method in methods if method.label in needed]
+        data["panels"] = data["panels"][: 1 + max(claim.panel for claim in claims)]
+    return parse(data)
 
 
 def verdict(claim: Claim, panel: Mapping[str, Any]) -> Verdict:
@@ -238,58 +232,50 @@ def verdict(claim: Claim, panel: Mapping[str, Any]) -> Verdict:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("only", nargs="*", help="configurations; by default all, and the page is written")
-    parser.add_argument("--folder", type=Path, default=Path("results") / "reproduce")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--set", action="append", default=[], help="key=value of every configuration")
-    given = parser.parse_args(arguments)
-    wanted: dict[str, Run] = {}
-    for claim in CLAIMS:
-        if not given.only or claim.config in given.only:
-            wanted.setdefault(claim.config, Run()).claims.append(claim)
-    torch.set_num_threads(1)
-    data_dir = os.environ.get("BO_ROBUST_DATA")
+    """Run the configurations named, or all, and then write the page."""
+    names = list(dict.fromkeys(claim.config for claim in CLAIMS))
+    given = options(__doc__, names, arguments, folder=Path("results/reproduce"), workers=2)
     rows: list[dict[str, str]] = []
     given.folder.mkdir(parents=True, exist_ok=True)
     commits, seconds = set[str](), given.folder / "seconds.json"
     taken: dict[str, float] = json.loads(seconds.read_text()) if seconds.exists() else {}
-    for name, of in wanted.items():
-        config = of.config(name, (*FEWER.get(name, ()), *given.set))
-        folder, start = given.folder / name.replace("/", "-"), time.perf_counter()
+    data_dir = Path(os.environ["BO_ROBUST_DATA"]) if "BO_ROBUST_DATA" in os.environ else None
+    console = Console(stderr=True, width=110)
+    for name in given.parts or names:
+        claims = [claim for claim in CLAIMS if claim.config == name]
+        config, folder, start = config_of(name, claims), given.folder / name.replace("/", "-"), time.perf_counter()
         finished = (folder / "summary.json").exists()
         try:
-            runs.start(
-                config,
-                folder,
-                data_dir=Path(data_dir) if data_dir else None,
-                workers=given.workers,
-                console=Console(stderr=True, width=110),
-            )
+            runs.start(config, folder, data_dir=data_dir, workers=given.workers, console=console)
         finally:
             taken[name] = taken.get(name, 0.0) + (0.0 if finished else time.perf_counter() - start)
             seconds.write_text(json.dumps(taken))
         summary = json.loads((folder / "summary.json").read_text())
-        for claim in of.claims:
+        for claim in claims:
             panel = summary["panels"][claim.panel]
-            found = claim.check(config, claim.panel, folder, summary) if claim.check else verdict(claim, panel)
-            scale = f"{panel['trials']} x {panel['horizon']}"
-            row = {"paper": claim.paper, "figure": claim.figure, "claim": claim.text, "ours": found[0]}
-            row |= {"agrees": {True: "yes", False: "no", None: "in part"}[found[1]], "scale": scale, "config": name}
-            row["run"] = summary["date"]
+            ours, agrees = claim.check(config, claim.panel, folder, summary) if claim.check else verdict(claim, panel)
+            row = {
+                "paper": claim.paper,
+                "figure": claim.figure,
+                "claim": claim.text,
+                "ours": ours,
+                "agrees": {True: "yes", False: "no", None: "in part"}[agrees],
+                "scale": f"{panel['trials']} x {panel['horizon']}",
+                "config": name,
+                "run": summary["date"],
+            }
             rows.append(row)
             print(json.dumps(row, ensure_ascii=False), flush=True)
         commits.add(summary["commit"])
         print(f"{name}: {taken[name]:.0f} s", flush=True)
-    if given.only or given.set:
+    if given.parts:
         return
     about = environment() | {"git": ", ".join(sorted(commits)), "minutes": sum(taken.values()) / 60.0}
     RAW.mkdir(exist_ok=True)
     for picture, (name, file) in PICTURES.items():
         shutil.copy(given.folder / name.replace("/", "-") / file, RAW / f"{picture}.png")
-    (RAW / "papers.json").write_text(
-        json.dumps({"environment": about, "rows": rows}, indent=1, ensure_ascii=False) + "\n"
-    )
+    text = json.dumps({"environment": about, "rows": rows}, indent=1, ensure_ascii=False)
+    (RAW / "papers.json").write_text(text + "\n")
     PAGE.write_text(page(rows, about))
 
 
@@ -300,27 +286,19 @@ def page(rows: Sequence[Mapping[str, str]], about: Mapping[str, Any]) -> str:
     where = f"{about['cores']} cores ({about['processor']}), {about['date'][:10]}, revision {about['git']}, {versions}"
     lines = [
         "# Results: the papers' figures",
-        "",
         f"`{about['command']}` runs the headline figures of the five papers and writes this page: "
         f"{math.ceil(about['minutes'])} minutes on {where}.",
-        "",
         f"Of {len(rows)} claims {yes} agree, {part} agree in part or not beyond noise, {no} do not. Lower and higher "
         "are paired t tests at 5 %, level is neither. Scale is trials x rounds. Regret is the average over rounds, or "
         "log10 of the regret of the value at risk after the last; best queried is that of the best arm chosen.",
     ]
     for paper in dict.fromkeys(row["paper"] for row in rows):
-        lines += [
-            "",
-            f"## {paper}",
-            "",
-            "| figure | claim | ours | agrees | scale | configuration |",
-            "| --- " * 6 + "|",
-        ]
-        for row in rows:
-            if row["paper"] == paper:
-                cells = (row["figure"], row["claim"], row["ours"], row["agrees"], row["scale"], f"`{row['config']}`")
-                lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        table = ["| figure | claim | ours | agrees | scale | configuration |", "| --- " * 6 + "|"]
+        for row in (row for row in rows if row["paper"] == paper):
+            cells = [row[key] for key in ("figure", "claim", "ours", "agrees", "scale")]
+            table.append("| " + " | ".join([*cells, f"`{row['config']}`"]) + " |")
+        lines += [f"## {paper}", "\n".join(table)]
+    return "\n\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

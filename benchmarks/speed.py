@@ -10,14 +10,13 @@ Reported are ratios of CPU seconds, the other checkout's over ours.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import torch
@@ -26,9 +25,9 @@ from benchmarks import arm_engine, bkb, elimination, fits
 from benchmarks.arm_engine import gp_problem
 from benchmarks.asks import TOOLS, asks, data
 from benchmarks.bkb import linear_problem, make_problem, run
-from benchmarks.common import ROOT, report_environment
+from benchmarks.common import ROOT, options, report_environment
 from benchmarks.loop import run_rounds
-from benchmarks.stats import ratios, report_ratio, seconds
+from benchmarks.stats import ratios, seconds
 from bo_robust.bandits import BBKB, BKB, GPUCB, HEGPUCB
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
 from bo_robust.confidence.base import EXPLORING
@@ -37,12 +36,12 @@ Work = Callable[[], Any]
 PARTS: dict[str, Work] = {
     "imports": arm_engine.import_time,
     "numpy": arm_engine.against_numpy,
-    "botorch": lambda: arm_engine.against_botorch(400, 150.0),
+    "botorch": arm_engine.against_botorch,
     "truncation": arm_engine.tgp_stream,
     "million": arm_engine.million_arms,
     "linear": bkb.linear,
-    "dictionaries": lambda: bkb.small(300),
-    "many_arms": lambda: bkb.large(1000),
+    "dictionaries": bkb.small,
+    "many_arms": bkb.large,
     "candidates": lambda: elimination.separate(100, 8, 8, 4.0),
     "candidates_1000": lambda: elimination.separate(1000, 4, 2, 1.0),
     "robust": fits.robust,
@@ -118,15 +117,10 @@ def worker(name: str) -> None:
 
 def paired(name: str, theirs: Path, pairs: int) -> tuple[list[float], list[float]]:
     """CPU seconds of the other checkout and of ours."""
-    command = [sys.executable, "-m", "benchmarks.speed", "--worker", name]
-    each = []
+    each, took = [], ([], [])  # type: ignore[var-annotated]
     for root in (theirs, ROOT):
-        path = os.environ | {"PYTHONPATH": str(root)}
-        process = subprocess.Popen(
-            command, cwd=root, env=path, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        each.append(process)
-    took: tuple[list[float], list[float]] = ([], [])
+        command, path = [sys.executable, "-m", "benchmarks.speed", "--worker", name], {"PYTHONPATH": str(root)}
+        each.append(subprocess.Popen(command, cwd=root, env=os.environ | path, text=True, stdin=PIPE, stdout=PIPE))
     for i in range(pairs + 1):  # the first is a warm-up
         for side in (0, 1) if i % 2 else (1, 0):
             stdin, stdout = each[side].stdin, each[side].stdout
@@ -141,30 +135,20 @@ def paired(name: str, theirs: Path, pairs: int) -> tuple[list[float], list[float
 
 def main() -> None:
     """Run the parts named, or compare two checkouts."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--against", type=Path, help="another checkout")
-    parser.add_argument("--only", choices=WORKS, nargs="+", default=list(WORKS), help="what the checkouts run")
-    parser.add_argument("--pairs", type=int, default=9)
-    parser.add_argument("--worker", choices=WORKS, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"unknown parts: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    if options.worker:
-        worker(options.worker)
-    elif options.against:
+    given = options(__doc__, PARTS, against=Path, only=WORKS, pairs=9, worker=str)
+    if given.worker:
+        worker(given.worker)
+    elif given.against:
         report_environment()
-        for name in options.only:
-            theirs, mine = paired(name, options.against.resolve(), options.pairs)
-            detail = {"min": min(ratios(theirs, mine).values), "max": max(ratios(theirs, mine).values)}
-            report_ratio(name, theirs, mine, detail=detail)
-    elif len(options.parts) == 1:
-        PARTS[options.parts[0]]()
+        for name in given.only:
+            theirs, mine = paired(name, given.against.resolve(), given.pairs)
+            each = ratios(theirs, mine)
+            each.report(name, detail={"min": min(each.values), "max": max(each.values)})
+    elif len(given.parts) == 1:
+        PARTS[given.parts[0]]()
     else:
         report_environment()
-        for name in options.parts or PARTS:
+        for name in given.parts or PARTS:
             subprocess.run([sys.executable, "-m", "benchmarks.speed", name], check=True)
 
 

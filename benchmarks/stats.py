@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from scipy import stats as distributions
+from scipy.stats import binom, t
 
 from benchmarks.common import report
 
-__all__ = ["Paired", "copy_bandwidth", "cpu_times", "differences", "ratios", "report_paired", "report_ratio"]
+__all__ = ["Paired", "copy_bandwidth", "cpu_times", "differences", "ratios", "seconds"]
 
 LEAST, MISSED = 5, 0.0625
 
@@ -40,29 +40,26 @@ class Paired:
         ordered, n = sorted(self.values), len(self.values)
         if n < LEAST:
             return -math.inf, math.inf
-        below = 0
-        for k in range(n // 2 + 1):  # that the median is under the k-th smallest: all but k pairs lie above it
-            below += math.comb(n, k)
-            if 2 * below > MISSED * 2**n:
-                return ordered[k - 1], ordered[n - k]
-        raise AssertionError("half of the outcomes are more than the share missed")
+        # The smallest number that B(n, 1/2) exceeds with a probability of at most 1 - MISSED / 2.
+        k = int(binom.ppf(MISSED / 2 + 1e-9, n, 0.5))
+        return ordered[k - 1], ordered[n - k]
 
     def mean_interval(self) -> tuple[float, float, float]:
         """Mean with its 95 % Student-t interval; all equal for one pair."""
         mean, n = statistics.fmean(self.values), len(self.values)
         reach = 0.0
         if n > 1:
-            reach = float(distributions.t.ppf(0.975, n - 1)) * statistics.stdev(self.values) / math.sqrt(n)
+            reach = float(t.ppf(0.975, n - 1)) * statistics.stdev(self.values) / math.sqrt(n)
         return mean, mean - reach, mean + reach
 
-    def detail(self) -> dict[str, Any]:
-        """For a report."""
+    def report(
+        self, name: str, unit: str = "times faster", detail: dict[str, Any] | None = None, **target: Any
+    ) -> None:
+        """Report the median and its interval; ``target`` is that of :func:`benchmarks.common.report`."""
         rounded = [float(f"{end:.4g}") if math.isfinite(end) else None for end in self.interval]
-        return {"interval": rounded, "pairs": len(self.values)}
-
-    def met(self, least: float = -math.inf, most: float = math.inf) -> bool | None:
-        """Whether the median is within; None for fewer than :data:`LEAST` pairs."""
-        return least <= self.median <= most if len(self.values) >= LEAST else None
+        about = {"interval": rounded, "pairs": len(self.values)} | (detail or {})
+        judged = len(self.values) >= LEAST
+        report(name, self.median, f"{unit}, paired median", about, judged=judged, **target)
 
 
 def ratios(a: Sequence[float], b: Sequence[float]) -> Paired:
@@ -75,36 +72,6 @@ def differences(a: Sequence[float], b: Sequence[float]) -> Paired:
     return Paired(tuple(float(x - y) for x, y in zip(a, b, strict=True)))
 
 
-def report_paired(
-    name: str,
-    paired: Paired,
-    unit: str,
-    least: float | None = None,
-    most: float | None = None,
-    detail: dict[str, Any] | None = None,
-    also: bool = True,
-) -> None:
-    """Report the median and its interval, and whether it meets a target and ``also`` holds."""
-    bounds = [f"{sign} {bound:g}" for sign, bound in ((">=", least), ("<=", most)) if bound is not None]
-    met = paired.met(-math.inf if least is None else least, math.inf if most is None else most) if bounds else None
-    met = None if met is None else met and also
-    report(
-        name, paired.median, f"{unit}, paired median", ", ".join(bounds) or None, met, paired.detail() | (detail or {})
-    )
-
-
-def report_ratio(
-    name: str,
-    theirs: Sequence[float],
-    ours: Sequence[float],
-    target: float | None = None,
-    detail: dict[str, Any] | None = None,
-    also: bool = True,
-) -> None:
-    """Report how many times faster ours was."""
-    report_paired(name, ratios(theirs, ours), "times faster", least=target, detail=detail, also=also)
-
-
 def seconds(work: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
     """Wall time of one call, or that of another clock."""
     began = clock()
@@ -114,24 +81,16 @@ def seconds(work: Callable[[], Any], clock: Callable[[], float] = time.perf_coun
     return clock() - began
 
 
-def wall_times(
-    repeats: int, *works: Callable[[], Any], clock: Callable[[], float] = time.perf_counter
-) -> list[list[float]]:
-    """Wall seconds of several alternatives, interleaved, after one warm-up each: one list per alternative."""
+def cpu_times(repeats: int, *works: Callable[[], Any]) -> list[list[float]]:
+    """CPU seconds of several alternatives, interleaved, after one warm-up each: one list per alternative."""
     for work in works:
         work()
-    times = [[seconds(work, clock) for work in works] for _ in range(repeats)]
+    times = [[seconds(work, time.process_time) for work in works] for _ in range(repeats)]
     return [list(column) for column in zip(*times, strict=True)]
 
 
-def cpu_times(repeats: int, *works: Callable[[], Any]) -> list[list[float]]:
-    """The same in CPU seconds, which a busy machine changes less."""
-    return wall_times(repeats, *works, clock=time.process_time)
-
-
-def copy_bandwidth(device: str = "cpu", size: int = 1 << 25) -> float:
+def copy_bandwidth(size: int = 1 << 25) -> float:
     """Bytes per second (read plus written) of copying ``size`` doubles, the best of five."""
-    source = torch.ones(size, dtype=torch.float64, device=device)
-    target = torch.zeros_like(source)
-    times = (cpu_times if device == "cpu" else wall_times)(5, lambda: target.copy_(source))[0]
+    source, target = torch.ones(size, dtype=torch.float64), torch.zeros(size, dtype=torch.float64)
+    (times,) = cpu_times(5, lambda: target.copy_(source))
     return 16.0 * size / min(times)

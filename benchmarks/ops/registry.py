@@ -7,6 +7,7 @@ points, d dimensions.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -14,36 +15,67 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.ops import Op, Shape
 from bo_robust.ops import arm_update, dtc_scores, fused_rounds
 from bo_robust.ops.arm_update import ArmBuffers
 from bo_robust.ops.dtc_scores import Dictionary
 from bo_robust.ops.dtc_scores.naive import form_of
 from bo_robust.utils.covariance import Matern, SquaredExponential
 
-__all__ = ["OPS"]
+__all__ = ["OPS", "Op"]
 
 Device = torch.device | str
+Shape = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Op:
+    """One op and how to measure it.
+
+    A call may write into its inputs (the arm update does), always at the same cost; results of two implementations are
+    comparable on inputs made anew only: use :meth:`verify`.
+
+    Attributes:
+        name: Key in the registry.
+        shapes: What to measure on a GPU, sizes by their axis letters; the first is the one with a target.
+        small: One shape that takes milliseconds on a CPU.
+        make: ``(shape, device, dtype)`` to the inputs of both callables; the same numbers at every call.
+        naive: Plain torch on any device; returns tensors (one or a tuple).
+        fused: The Triton op, CUDA only (or under ``TRITON_INTERPRET=1``). Imports Triton when called, not before.
+        bytes: ``(shape, dtype)``: fewest bytes to and from device memory, each input read and each output written once.
+        flops: ``(shape)``: floating-point operations of the same.
+        check: ``(a, b, dtype)``: largest difference of two results as a multiple of what rounding may cause; they agree
+            if it is <= 1.
+    """
+
+    name: str
+    shapes: list[Shape]
+    small: Shape
+    make: Callable[[Shape, Device, torch.dtype], Any]
+    naive: Callable[[Any], Any]
+    fused: Callable[[Any], Any]
+    bytes: Callable[[Shape, torch.dtype], float]
+    flops: Callable[[Shape], float]
+    check: Callable[[Any, Any, torch.dtype], float]
+
+    def verify(self, shape: Shape, device: Device, dtype: torch.dtype) -> float:
+        """:attr:`check` of fused against naive, each on inputs of its own; not to be timed where this is not <= 1."""
+        expected = self.naive(self.make(shape, device, dtype))
+        return self.check(self.fused(self.make(shape, device, dtype)), expected, dtype)
 
 
 def difference(a: Any, b: Any, tolerance: float) -> float:
     """Largest difference of two tensors (or tuples) over ``tolerance`` times the largest entry; whole numbers exactly.
 
-    A NaN or infinity that only one has makes it NaN.
+    A NaN that only one has makes it infinite.
     """
     if not isinstance(a, Tensor):
-        return max((difference(x, y, tolerance) for x, y in zip(a, b, strict=True)), key=_nan_is_largest)
-    if not a.is_floating_point():
+        return max(difference(x, y, tolerance) for x, y in zip(a, b, strict=True))
+    if not a.is_floating_point() or not a.numel():
         return 0.0 if torch.equal(a, b) else math.inf
     if not torch.equal(a.isnan(), b.isnan()):
-        return math.nan
+        return math.inf
     a, b = a.double().nan_to_num(0.0), b.double().nan_to_num(0.0)
-    scale = max(float(b.abs().max()), 1e-300) if b.numel() else 1.0
-    return float((a - b).abs().max()) / (tolerance * scale) if b.numel() else 0.0
-
-
-def _nan_is_largest(x: float) -> float:
-    return math.inf if math.isnan(x) else x
+    return float((a - b).abs().max()) / (tolerance * max(float(b.abs().max()), 1e-300))
 
 
 def _check(loss: float) -> Any:
@@ -276,16 +308,7 @@ DTC_SCORES = Op(
     flops=lambda x: x["n"] * (2.0 * x["r"] ** 2 + x["r"] * (2.0 * x["d"] + 32.0)),
     # Weights and R have entries up to 1e3: sums cancel. Float32 weights leave some 1e-3.
     check=lambda a, b, dtype: difference(a, b, 1e-9 if dtype == torch.float64 else 2e-2),
-    matrix_units=True,
 )
 
 
-OPS: dict[str, Op] = {
-    op.name: op
-    for op in (
-        ARM_UPDATE_LOW_RANK,
-        ARM_UPDATE_DENSE,
-        WHOLE_RUN,
-        DTC_SCORES,
-    )
-}
+OPS: dict[str, Op] = {op.name: op for op in (ARM_UPDATE_LOW_RANK, ARM_UPDATE_DENSE, WHOLE_RUN, DTC_SCORES)}

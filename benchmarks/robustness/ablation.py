@@ -13,9 +13,7 @@ Each variant lacks one rule (:data:`VARIANTS`) and is run on
 
 from __future__ import annotations
 
-import argparse
 import math
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -26,8 +24,8 @@ import numpy as np
 import torch
 from botorch.models import SingleTaskGP
 
-from benchmarks.common import report, report_environment
-from benchmarks.real_tables import TABLES, Score, Split, score, split
+from benchmarks.common import options, report, report_environment
+from benchmarks.real_tables import TABLES, Score, Split, compared, score, split
 from benchmarks.robustness.static import FAMILIES, detected
 from benchmarks.robustness.summary import REGIMES, SETTINGS
 from bo_robust import RobustGP
@@ -40,8 +38,17 @@ from bo_robust.utils.random import stream
 SEEDS = range(500, 503)
 TABLE_REGIMES = ("clean", "5-10 sd, good side", "5-10 sd, either side", "30 %, 5-10 sd, either side")
 LOOP_REGIMES = ("clean", "10% 10sd good")
-PARTS = ["tables", "replicated", "static", "loops"]
+PARTS = ("tables", "replicated", "static", "loops")
 LEAST_REGRET = 1e-4  # in sd of f
+MEASURES = {
+    "inliers flagged": "%",
+    "NLPD": "nats a row",
+    "worst NLPD": "nats a row",
+    "log RMSE": "log",
+    "CPU time": "s a fit",
+    "outliers flagged": "%",
+    "largest flagged": "% of sets",
+}
 Variant = dict[str, Any]
 VARIANTS: dict[str, Variant] = {  # by the rule that is left out: other numbers of OutlierPrior, or what is replaced
     "none (all rules)": {},
@@ -85,13 +92,11 @@ def replicated(data: Split, table: str, regime: str) -> Split:
     rows = torch.from_numpy(rng.permutation(len(data.Y))[: len(data.Y) // 3])
     sd, true = data.Y[~data.wrong].std(), torch.where(data.wrong[:, None], data.Y.median(), data.Y)[rows]
     wrong = torch.from_numpy(rng.random(len(rows)) < (0.0 if regime == "clean" else 0.1))
-    noise, error = (
-        torch.from_numpy(draw) for draw in (rng.standard_normal(len(rows)), rng.uniform(5.0, 10.0, len(rows)))
-    )
-    again = true + sd * torch.where(wrong, 0.1 * noise + error, 0.1 * noise)[:, None]
-    return data._replace(
-        X=torch.cat([data.X, data.X[rows]]), Y=torch.cat([data.Y, again]), wrong=torch.cat([data.wrong, wrong])
-    )
+    noise = torch.from_numpy(0.1 * rng.standard_normal(len(rows)))
+    error = torch.from_numpy(rng.uniform(5.0, 10.0, len(rows))) * wrong
+    again = data.X[rows], true + sd * (noise + error)[:, None], wrong
+    X, Y, both = (torch.cat(pair) for pair in zip((data.X, data.Y, data.wrong), again, strict=True))
+    return data._replace(X=X, Y=Y, wrong=both)
 
 
 def sets(regime: str, repeat: bool) -> list[tuple[Split, Score]]:
@@ -106,25 +111,10 @@ def sets(regime: str, repeat: bool) -> list[tuple[Split, Score]]:
 
 def on_tables(rule: str, regime: str, family: str, data: list[tuple[Split, Score]]) -> None:
     """Report a variant on the tables."""
-    results = [(each, plain, score(RobustGP, each, 0)) for each, plain in data]
-    wrong = sum(int(each.wrong.sum()) for each, _, _ in results)
-    lost = sum(int((model.flagged & ~each.wrong).sum()) for each, _, model in results)
-    nlpd = np.array([model.nlpd - plain.nlpd for _, plain, model in results])
-    rows = {
-        "inliers flagged": (100.0 * lost / sum(int((~each.wrong).sum()) for each, _, _ in results), "%"),
-        "NLPD": (float(nlpd.mean()), "nats a row"),
-        "worst NLPD": (float(nlpd.max()), "nats a row"),
-        "log RMSE": (float(np.mean([math.log(model.rmse / plain.rmse) for _, plain, model in results])), "log"),
-        "CPU time": (float(np.mean([model.seconds for *_, model in results])), "s a fit"),
-    }
-    if wrong:
-        found = sum(int((model.flagged & each.wrong).sum()) for each, _, model in results)
-        rows["outliers flagged"] = (100.0 * found / wrong, "%")
-    else:
-        top = np.mean([bool(model.flagged[each.Y.argmax()]) for each, _, model in results])
-        rows["largest flagged"] = (100.0 * float(top), "% of sets")
-    for name, (value, unit) in rows.items():
-        report(_row(rule, family, regime, name), value, unit, None, None, {"sets": len(results)})
+    found = compared([(each, plain, score(RobustGP, each, 0)) for each, plain in data])
+    for name, unit in MEASURES.items():
+        if name != ("outliers flagged" if regime == "clean" else "largest flagged"):
+            report(_row(rule, family, regime, name), found[name], unit, {"sets": len(data)})
 
 
 def on_static(rule: str) -> None:
@@ -132,25 +122,17 @@ def on_static(rule: str) -> None:
     found = [detected(FAMILIES["peak"](seed)) for seed in range(500, 560)]
     for name in ("lost", "peak lost"):
         share = 100.0 * float(np.mean([each[name] > 0 for each in found]))
-        report(_row(rule, "static", "clean", name), share, "% of sets", None, None, {"sets": len(found)})
+        report(_row(rule, "static", "clean", name), share, "% of sets", {"sets": len(found)})
 
 
 def regrets(regime: str) -> np.ndarray:
     """log10 of the regret at the end of each loop."""
     found = []
     for function in SETTINGS:
-        panel = Panel.model_validate(
-            {
-                "name": function,
-                "loop": "botorch",
-                "problem": {"kind": "function", "function": function},
-                "horizon": 40,
-                "seed": SEEDS[0],
-                "trials": len(SEEDS),
-                "outliers": REGIMES[regime],
-                "methods": ["RobustGP"],
-            }
-        )
+        problem_of = {"kind": "function", "function": function}
+        given = {"name": function, "loop": "botorch", "problem": problem_of, "horizon": 40, "methods": ["RobustGP"]}
+        given |= {"seed": SEEDS[0], "trials": len(SEEDS), "outliers": REGIMES[regime]}
+        panel = Panel.model_validate(given)
         problem = build_problem(panel, range(1), None, torch.device("cpu"))
         for trial in range(len(SEEDS)):
             rows = run_trial(problem, Robust(replicates=True), panel, trial)
@@ -160,31 +142,25 @@ def regrets(regime: str) -> np.ndarray:
 
 def main() -> None:
     """Report every variant."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
-    options = parser.parse_args()
-    parts: list[str] = options.parts
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
+    given = options(__doc__, parts=dict.fromkeys(PARTS), variants=VARIANTS)
     report_environment()
-    for family in ("tables", "replicated"):
-        for regime in TABLE_REGIMES if family in parts else ():
+    for family in (family for family in ("tables", "replicated") if family in given.parts):
+        for regime in TABLE_REGIMES:
             data = sets(regime, family == "replicated")
-            for rule in options.variants:
+            for rule in given.variants:
                 with without(VARIANTS[rule]):
                     on_tables(rule, regime, family, data)
-    for rule in options.variants if "static" in parts else ():
+    for rule in given.variants if "static" in given.parts else ():
         with without(VARIANTS[rule]):
             on_static(rule)
-    for regime in LOOP_REGIMES if "loops" in parts else ():
+    for regime in LOOP_REGIMES if "loops" in given.parts else ():
         whole = regrets(regime)
-        for rule in options.variants:
+        for rule in given.variants:
             with without(VARIANTS[rule]):
                 more = regrets(regime) - whole
             error = float(more.std(ddof=1)) / math.sqrt(len(more))
             detail = {"loops": len(more), "standard error": round(error, 3)}
-            report(_row(rule, "loops", regime, "log10 regret"), float(more.mean()), "log10 units", None, None, detail)
+            report(_row(rule, "loops", regime, "log10 regret"), float(more.mean()), "log10 units", detail)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from benchmarks.robustness.rcgp import rcgp
 from bo_robust.experiments.loop_botorch import BOTORCH_METHODS, BoTorchMethod, Loop
-from bo_robust.experiments.problems import DesignProblem
 
 __all__ = ["GRID", "OURS", "register"]
 
@@ -30,7 +29,7 @@ class RCGP(BoTorchMethod):
         return rcgp(X, Y)
 
 
-class _Named:
+class Named:
     """Base of methods whose parameters have names. A method is its own loop: one is made for every trial."""
 
     every: ClassVar[int] = 5
@@ -41,48 +40,48 @@ class _Named:
         return np.zeros(self.readings, dtype=bool)
 
 
-class Optuna(_Named):
-    """An Optuna study with a ``sampler``: "gp", "tpe" or "robust"."""
+class Optuna(Named):
+    """An Optuna study with a ``sampler``, "gp", "tpe" or "robust", and its settings."""
 
-    def __init__(self, sampler: str) -> None:
-        self.kind = sampler
+    def __init__(self, sampler: str, settings: dict[str, Any] | None = None) -> None:
+        self.kind, self.settings = sampler, settings or {}
 
-    def begin(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
+    def begin(self, problem: Any, seed: int, outliers: np.ndarray) -> Loop:
         import optuna
 
         from bo_robust.integrations.optuna import RobustSampler
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         make = {"gp": optuna.samplers.GPSampler, "tpe": optuna.samplers.TPESampler, "robust": RobustSampler}[self.kind]
-        self.optuna, self.names, self.sampler = optuna, _names(problem), make(seed=seed)
+        unit: Any = optuna.distributions.FloatDistribution(0.0, 1.0)
+        self.space, self.made = {f"x{i}": unit for i in range(problem.d)}, optuna.trial.create_trial
+        self.sampler: Any = make(seed=seed, **self.settings)
         self.study = optuna.create_study(direction="maximize", sampler=self.sampler)
         return self
 
     def ask(self) -> Tensor:
-        self.trial = self.study.ask()
-        return _point({name: self.trial.suggest_float(name, 0.0, 1.0) for name in self.names})
+        self.trial = self.study.ask(self.space)
+        return _point(self.trial.params)
 
     def tell(self, x: Tensor, y: float) -> None:
         self.readings += 1
-        if self.trial is not None:
+        if self.trial is None:
+            self.study.add_trial(self.made(params=_parameters(x), distributions=self.space, value=y))
+        else:
             self.study.tell(self.trial, y)
-            return
-        unit = self.optuna.distributions.FloatDistribution(0.0, 1.0)
-        made = self.optuna.trial.create_trial
-        self.study.add_trial(made(params=_parameters(x), distributions=dict.fromkeys(self.names, unit), value=y))
 
     def recommend(self) -> Tensor:
         ours = hasattr(self.sampler, "recommend")
         return _point(self.sampler.recommend(self.study).x if ours else self.study.best_params)
 
 
-class Ax(_Named):
+class Ax(Named):
     """Ax' client, by its own default or, if ``robust``, by ``generation_strategy()``."""
 
     def __init__(self, robust: bool = False) -> None:
         self.robust = robust
 
-    def begin(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
+    def begin(self, problem: Any, seed: int, outliers: np.ndarray) -> Loop:
         from ax.api.client import Client
         from ax.api.configs import RangeParameterConfig
 
@@ -91,9 +90,8 @@ class Ax(_Named):
         logging.disable(logging.WARNING)  # a line for every trial otherwise
         self.best: Any = recommend if self.robust else lambda client: client.get_best_parameterization()
         self.client = Client(random_seed=seed)
-        self.client.configure_experiment(
-            [RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in _names(problem)]
-        )
+        unit: dict[str, Any] = {"parameter_type": "float", "bounds": (0.0, 1.0)}
+        self.client.configure_experiment([RangeParameterConfig(name=f"x{i}", **unit) for i in range(problem.d)])
         self.client.configure_optimization(objective="y")
         if self.robust:
             self.client.set_generation_strategy(generation_strategy())
@@ -110,10 +108,6 @@ class Ax(_Named):
 
     def recommend(self) -> Tensor:
         return _point(self.best(self.client)[0])
-
-
-def _names(problem: DesignProblem) -> list[str]:
-    return [f"x{i}" for i in range(problem.d)]
 
 
 def _parameters(x: Tensor) -> dict[str, Any]:

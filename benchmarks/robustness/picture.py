@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
-import numpy as np
+import pandas as pd
 
-from benchmarks.robustness.summary import MAIN, PLAIN, reported
+from benchmarks.robustness.summary import MAIN, PLAIN, REPORTED, Row
 from bo_robust.experiments.summary import log_regret
 
-__all__ = ["draw", "gaps"]
+__all__ = ["curves", "draw"]
 
 # Method, label and style, in the order of the legend.
 SHOWN = {
@@ -24,34 +22,38 @@ SHOWN = {
 }
 
 
-def gaps(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[int, float]:
-    """log10 regret of one row less that of another, by the evaluations after which both recommended."""
-    logs = [{t: float(log_regret(regret)) for t, regret in row["curve"]} for row in (ours, theirs)]
-    return {t: logs[0][t] - logs[1][t] for t in sorted(logs[0].keys() & logs[1].keys())}
+def curves(rows: list[Row]) -> pd.DataFrame:
+    """log10 regret: a line for an evaluation, problem and seed, a column for a method."""
+    cell = ["evaluation", "problem", "seed", "method"]
+    long = [
+        (t, row["problem"], row["seed"], row["method"], float(log_regret(regret)))
+        for row in rows
+        for t, regret in row["curve"]
+        if t % 5 == 0
+    ]
+    return pd.DataFrame(long, columns=[*cell, "log regret"]).set_index(cell)["log regret"].unstack("method")
 
 
-def draw(rows: list[dict[str, Any]], path: Path) -> None:
+def draw(rows: list[Row], path: Path) -> None:
     """Means over pairs of a problem and a seed, with 95 % intervals; a method of fewer than three pairs is left out."""
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, len(MAIN), sharey=True, figsize=(12, 3.9), layout="constrained")
     for axis, title, regime in zip(axes, ("no wrong readings", "10 % wrong", "30 % wrong"), MAIN, strict=True):
-        table = reported(rows, [regime])
+        table = curves([row for row in rows if row["regime"] == regime and row["problem"] in REPORTED])
         for shift, (method, (label, colour, line)) in enumerate(SHOWN.items()):
-            parts: dict[int, dict[tuple[str, int], list[float]]] = defaultdict(lambda: defaultdict(list))
-            for problem, _, seed in table[method].keys() & table[PLAIN].keys():
-                pair = problem, regime, seed
-                for t, gap in gaps(table[method][pair], table[PLAIN][pair]).items():
-                    parts[t][problem, seed].append(gap)
-            at = [t for t in sorted(parts) if len(parts[t]) > 2 and t % 5 == 0]
-            means = [np.array([np.mean(part) for part in parts[t].values()]) for t in at]
-            middle = [mean.mean() for mean in means]
-            reach = [1.96 * mean.std(ddof=1) / len(mean) ** 0.5 for mean in means]
-            places = np.array(at) + 0.4 * (shift - 2)  # beside one another
-            if at:
-                shown = f"{label} ({len(table[method].keys() & table['plain'].keys())} pairs)"
-                axis.errorbar(places, middle, reach, label=shown, color=colour, ls=line, capsize=2, lw=1.5)
+            if method not in table:
+                continue
+            gaps = (table[method] - table[PLAIN]).dropna()
+            found = gaps.groupby("evaluation").agg(["mean", "std", "count"])
+            found = found[found["count"] > 2]
+            if len(found):
+                pairs = len(gaps.groupby(["problem", "seed"]))
+                places = found.index + 0.4 * (shift - 2)  # beside one another
+                reach = 1.96 * found["std"] / found["count"] ** 0.5
+                shown = {"label": f"{label} ({pairs} pairs)", "color": colour, "ls": line}
+                axis.errorbar(places, found["mean"], reach, capsize=2, lw=1.5, **shown)
         axis.axhline(0.0, color="tab:gray", lw=1)
         axis.set(title=title, xlabel="evaluations")
         axis.grid(alpha=0.3)

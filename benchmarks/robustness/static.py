@@ -13,24 +13,21 @@ where ``SingleTaskGP`` is above. Settings were chosen on seeds from 500, figures
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
-import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from gpytorch.mlls import ExactMarginalLogLikelihood
+from botorch.test_functions import Branin
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from benchmarks.common import report, report_environment
+from benchmarks.common import options, report, report_environment
 from bo_robust import RobustGP
-from bo_robust.models.fitting import fit_evidence
+from bo_robust.experiments.loop_botorch import fitted
 from bo_robust.utils.random import stream
 
 __all__ = ["FAMILIES", "Dataset"]
@@ -46,25 +43,15 @@ class Dataset(NamedTuple):
     Y: Tensor
 
 
-def _bump(centre: np.ndarray, sd: float) -> Callable[[Tensor], Tensor]:
-    return lambda X: (-(X - torch.from_numpy(centre)).square().sum(-1) / (2.0 * sd**2)).exp()
-
-
 def _peak(seed: int) -> Dataset:
     draws = stream(seed, "robustness static peak", 0)
     d = 1 + seed % 2
     n, sd = (20, 40, 60)[seed // 2 % 3], draws.uniform(*((0.05, 0.1) if d == 1 else (0.1, 0.15)))
     while True:
-        X, f = torch.from_numpy(draws.random((n, d))), _bump(draws.uniform(0.1, 0.9, d), sd)
-        if (f(X) > 0.1).sum() >= 3:
-            noise = torch.from_numpy(0.01 * draws.standard_normal((n, 1)))
-            return Dataset(f"peak {d}-D", X, f(X).unsqueeze(-1) + noise)
-
-
-def _branin(X: Tensor) -> Tensor:
-    a, b = 15.0 * X[..., 0] - 5.0, 15.0 * X[..., 1]
-    curve = b - 5.1 / (4.0 * math.pi**2) * a**2 + 5.0 / math.pi * a - 6.0
-    return -(curve.square() + 10.0 * (1.0 - 1.0 / (8.0 * math.pi)) * a.cos() + 10.0)
+        X, centre = torch.from_numpy(draws.random((n, d))), torch.from_numpy(draws.uniform(0.1, 0.9, d))
+        f = (-(X - centre).square().sum(-1, keepdim=True) / (2.0 * sd**2)).exp()
+        if (f > 0.1).sum() >= 3:
+            return Dataset(f"peak {d}-D", X, f + torch.from_numpy(0.01 * draws.standard_normal((n, 1))))
 
 
 def _smooth(seed: int) -> Dataset:
@@ -73,20 +60,15 @@ def _smooth(seed: int) -> Dataset:
     reach = np.geomspace(0.3, 0.003, 30)[:, None]
     near = np.clip(np.array(BRANIN_OPTIMUM) + reach * draws.standard_normal((30, 2)), 0.0, 1.0)
     X = torch.cat([SobolEngine(2, scramble=True, seed=seed).draw(10, dtype=torch.float64), torch.from_numpy(near)])
-    return Dataset("branin", X, _branin(X).unsqueeze(-1))
+    return Dataset("branin", X, Branin(negate=True)(15.0 * X - torch.tensor([5.0, 0.0])).unsqueeze(-1))
 
 
 FAMILIES: dict[str, Callable[[int], Dataset]] = {"peak": _peak, "smooth": _smooth}
 
 
-def _fitted(model: Any) -> Any:
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
-    return model
-
-
 def detected(data: Dataset) -> dict[str, float]:
     """How ``RobustGP`` did on one set, beside ``SingleTaskGP``."""
-    robust, plain = _fitted(RobustGP(data.X, data.Y)), _fitted(SingleTaskGP(data.X, data.Y))
+    robust, plain = fitted(RobustGP(data.X, data.Y)), fitted(SingleTaskGP(data.X, data.Y))
     top = int(data.Y.argmax())
     with torch.no_grad():
         mean, of_top = (float(model.posterior(data.X[top : top + 1]).mean) for model in (robust, plain))
@@ -96,25 +78,18 @@ def detected(data: Dataset) -> dict[str, float]:
 
 def main() -> None:
     """A line for each kind of data set."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--sets", type=int, default=200, help="peaks; of Branin a tenth as many")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
+    given = options(__doc__, families=FAMILIES, first=0, sets=200)
     report_environment()
-    for family in options.families:
-        count = options.sets if family == "peak" else math.ceil(options.sets / 10)
+    for family in given.families:
+        count = given.sets if family == "peak" else math.ceil(given.sets / 10)
         rows: dict[str, list[dict[str, float]]] = {}
-        for data in map(FAMILIES[family], range(options.first, options.first + count)):
+        for data in map(FAMILIES[family], range(given.first, given.first + count)):
             rows.setdefault(data.name, []).append(detected(data))
         for name, found in rows.items():
-            mean = {key: statistics.fmean(row[key] for row in found) for key in found[0]}
+            mean = {key: round(statistics.fmean(row[key] for row in found), 3) for key in found[0]}
             losing = statistics.fmean(row["lost"] > 0 for row in found)
             detail = {"sets": len(found), "most lost in a set": max(row["lost"] for row in found)}
-            detail |= {key: round(value, 3) for key, value in mean.items()}
-            report(f"{family}: {name}, sets that lose a good reward", losing, "share", None, None, detail)
+            report(f"{family}: {name}, sets that lose a good reward", losing, "share", detail | mean)
 
 
 if __name__ == "__main__":

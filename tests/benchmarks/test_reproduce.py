@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks import reproduce
-from benchmarks.reproduce import CLAIMS, FEWER, Claim, Run, verdict
+from benchmarks.reproduce import CLAIMS, Claim, config_of, verdict
 
 CONFIGS = sorted({claim.config for claim in CLAIMS})
 
@@ -13,7 +13,7 @@ CONFIGS = sorted({claim.config for claim in CLAIMS})
 @pytest.mark.parametrize("name", CONFIGS)
 def test_claims_are_about_shipped_methods_and_panels(name):
     claims = [claim for claim in CLAIMS if claim.config == name]
-    config = Run(claims).config(name, FEWER.get(name, ()))
+    config = config_of(name, claims)
     for claim in claims:
         panel = config.panels[claim.panel]
         for ours, relation, theirs in claim.compared():

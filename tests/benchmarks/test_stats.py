@@ -2,11 +2,12 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
-from benchmarks.common import report
-from benchmarks.stats import Paired, cpu_times, differences, ratios, report_paired, report_ratio
+from benchmarks.common import options, report
+from benchmarks.stats import Paired, cpu_times, differences, ratios
 
 
 def printed(capsys):
@@ -14,15 +15,25 @@ def printed(capsys):
 
 
 def test_report_prints_the_agreed_keys(capsys):
-    report("a", 1.23456, "x", ">= 1", True, {"k": 1})
-    assert printed(capsys) == {
-        "name": "a",
-        "value": 1.235,
-        "unit": "x",
-        "target": ">= 1",
-        "met": True,
-        "detail": {"k": 1},
-    }
+    report("a", 1.23456, "x", {"k": 1}, least=1.0)
+    row = {"name": "a", "value": 1.235, "unit": "x", "target": ">= 1", "met": True, "detail": {"k": 1}}
+    assert printed(capsys) == row
+    assert report("b", 3.0, "x", most=2.0)["met"] is False
+    assert report("b", 1.0, "x", most=2.0, valid=False)["met"] is False
+    assert report("b", 1.0, "x", most=2.0, judged=False)["met"] is None
+    assert report("b", None, "x", most=2.0)["met"] is None
+
+
+def test_options_are_given_by_their_defaults():
+    defaults = {"n": 3, "quick": False, "names": {"a": 1, "b": 2}, "sizes": (1, 2), "file": Path}
+    none = options("", ("p", "q"), [], **defaults)
+    assert vars(none) == {"parts": [], "n": 3, "quick": False, "names": ["a", "b"], "sizes": [1, 2], "file": None}
+    some = options("", ("p", "q"), ["q", "--quick", "--names", "b", "--sizes", "4", "--file", "x"], **defaults)
+    assert vars(some) | {"n": 3} == vars(none) | {
+        "parts": ["q"], "quick": True, "names": ["b"], "sizes": [4], "file": Path("x")
+    }  # fmt: skip
+    with pytest.raises(SystemExit):
+        options("", ("p", "q"), ["r"])
 
 
 def test_alternatives_are_timed_in_turns():
@@ -43,18 +54,16 @@ def test_intervals_are_those_of_tables_of_ranks(n, first, last):
 
 
 def test_a_speed_and_a_quality_are_judged_alike(capsys):
-    report_ratio("speed", [4.0, 6.0, 9.0, 2.0, 2.0], [2.0, 2.0, 3.0, 1.0, 2.0], 2.0)
+    ratios([4.0, 6.0, 9.0, 2.0, 2.0], [2.0, 2.0, 3.0, 1.0, 2.0]).report("speed", least=2.0)
     row = printed(capsys)
     assert (row["value"], row["target"], row["met"]) == (2.0, ">= 2", True)
     assert row["detail"] == {"interval": [1.0, 3.0], "pairs": 5}
-    report_paired("regret", differences([1.0] * 5, [2.0, 3.0, 2.0, 0.0, 5.0]), "less", most=-2.0)
+    differences([1.0] * 5, [2.0, 3.0, 2.0, 0.0, 5.0]).report("regret", "less", most=-2.0)
     row = printed(capsys)
     assert (row["value"], row["target"], row["met"]) == (-1.0, "<= -2", False)
-    report_ratio("chosen differ", [4.0] * 5, [1.0] * 5, 2.0, also=False)
-    assert printed(capsys)["met"] is False
 
 
 def test_few_pairs_are_not_judged(capsys):
-    report_paired("few", ratios([4.0] * 4, [1.0] * 4), "x", least=2.0)
+    ratios([4.0] * 4, [1.0] * 4).report("few", least=2.0)
     row = printed(capsys)
     assert (row["value"], row["met"], row["detail"]["interval"]) == (4.0, None, [None, None])
