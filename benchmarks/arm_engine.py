@@ -164,13 +164,21 @@ def tgp_stream() -> None:
     ratios(late, early).report(name, "ratio of trimmed means", most=1.2)
 
 
+def many_arms(
+    n: int, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
+) -> tuple[ArmKernel, Tensor]:
+    """n points of the unit cube of 6 dimensions under Matern-2.5, and f (``1 x n``)."""
+    generator = torch.Generator(device).manual_seed(0)
+    X = torch.rand(n, 6, generator=generator, dtype=torch.float64, device=device)
+    f = (torch.sin(3.0 * X.sum(1)) + X[:, 0]).unsqueeze(0).to(dtype)
+    return ArmKernel.from_covariance(Matern(2.5, 0.5), X.to(dtype)), f
+
+
 def million_arms() -> None:
-    """n = 10^6, d = 6, T = 200, Matern-2.5, one trial."""
+    """n = 10^6, T = 200, one trial."""
     n, d, horizon = 1_000_000, 6, 200
-    X = torch.rand(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    f = (torch.sin(3.0 * X.sum(1)) + X[:, 0]).unsqueeze(0)
-    kernel = ArmKernel.from_covariance(Matern(2.5, 0.5), X)
-    algorithm, zeros = GPUCB(ConstantWidth(2.0)), torch.zeros(horizon, 1, dtype=X.dtype)
+    kernel, f = many_arms(n)
+    algorithm, zeros = GPUCB(ConstantWidth(2.0)), f.new_zeros(horizon, 1)
     rates, copies = [], []
     for _ in range(LEAST):
         copies.append(copy_bandwidth() / 1e9)

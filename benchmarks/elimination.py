@@ -29,7 +29,7 @@ NOISE_VAR, ROUNDS, DELTA = 0.01, 500, 0.1
 LENGTHSCALES = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5)
 
 
-def make_problem(n: int, trials: int, device: torch.device | str = "cpu") -> tuple[ArmKernel, Tensor, Tensor]:
+def make_problem(n: int, trials: int) -> tuple[ArmKernel, Tensor, Tensor]:
     """16 candidate kernels over n even points of [0, 1], draws of f from the sixth (``s x n``), noise (``T x s``)."""
     X = torch.linspace(0, 1, n, dtype=torch.float64).unsqueeze(1)
     kernel = candidate_kernel([k for ell in LENGTHSCALES for k in (SquaredExponential(ell), Matern(2.5, ell))], X)
@@ -38,8 +38,7 @@ def make_problem(n: int, trials: int, device: torch.device | str = "cpu") -> tup
     values, vectors = torch.linalg.eigh(kernel.matrix[5])
     f = torch.randn(trials, n, generator=g, dtype=torch.float64) @ (vectors * values.clamp(min=0.0).sqrt()).mT
     noise = math.sqrt(NOISE_VAR) * torch.randn(ROUNDS, trials, generator=g, dtype=torch.float64)
-    moved = ArmKernel(kernel.diagonal.to(device), kernel.matrix.to(device), arms=X.to(device))
-    return moved, f.to(device), noise.to(device)
+    return kernel, f, noise
 
 
 def replayed(algorithm: ArmAlgorithm, kernels: list[ArmKernel], f: Tensor, noise: Tensor, script: Tensor) -> None:

@@ -16,16 +16,15 @@ from benchmarks import arm_engine, bkb, elimination, stats
 from benchmarks.gpu_common import Bench, Target, cpu_path, require_close, require_same, threads
 from benchmarks.loop import Round, additive, noise_and_uniforms, rounds, run_rounds
 from benchmarks.stats import LEAST
-from bo_robust.bandits import ATAGPUCB, BBKB, GPUCB, HEGPUCB, TGPUCB, State
+from bo_robust.bandits import ATAGPUCB, BBKB, GPUCB, HEGPUCB, TGPUCB
 from bo_robust.bandits.posteriors.arms import ArmKernel
-from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.ops import naive_ops
 from bo_robust.ops.fused_rounds import fused_rounds
-from bo_robust.utils.covariance import Matern, SquaredExponential
+from bo_robust.utils.covariance import Matern
 
 __all__ = ["PARTS", "Part"]
 
@@ -42,32 +41,50 @@ FEATURES = FourierFeatures(0.2, 32, ((0.0, 1.0),))
 LEVEL = ATAFourierTruncation(4.0, 1.0, 0.1, ATA_ROUNDS, 32)
 
 
-def moved(kernel: ArmKernel, device: torch.device, dtype: torch.dtype = torch.float64) -> ArmKernel:
+def moved(kernel: ArmKernel, device: torch.device) -> ArmKernel:
     """The kernel with its tensors on a device."""
-    matrix, arms = (None if x is None else x.to(device, dtype) for x in (kernel.matrix, kernel.arms))
-    return ArmKernel(kernel.diagonal.to(device, dtype), matrix, kernel.covariance, arms)
+    matrix, arms = (None if x is None else x.to(device) for x in (kernel.matrix, kernel.arms))
+    return ArmKernel(kernel.diagonal.to(device), matrix, kernel.covariance, arms)
+
+
+def _require_same_posterior(
+    what: str, algorithm: Any, kernel: ArmKernel, noise_var: float, f: Tensor, noise: Tensor, device: torch.device
+) -> None:
+    """Play all rounds on a device, give the CPU its arms and rewards, and compare the posteriors at the end.
+
+    That of the CPU is compared in tests with independent implementations. Arms are not compared: bounds may tie within
+    rounding.
+    """
+    uniforms = torch.rand(noise.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with torch.inference_mode():
+        tables = f.to(device), noise.to(device)
+        state = algorithm.init(moved(kernel, device), noise_var, len(f), rounds=len(noise))
+        played = list(rounds(algorithm, state, additive(*tables), uniforms.to(device)))
+        with cpu_path():
+            theirs = algorithm.init(kernel, noise_var, len(f), rounds=len(noise))
+            for (arms, rewards), uniform in zip(played, uniforms, strict=True):
+                algorithm.select(theirs, uniform)
+                algorithm.observe(theirs, arms.cpu(), rewards.cpu(), uniform)
+    for name in ("mean", "variance"):
+        ours, cpu = (getattr(of.posterior, name) for of in (state, theirs))
+        require_close(f"{what}, {name}", ours, cpu, 1e-6)
 
 
 def check_exact(device: torch.device) -> None:
-    """The engine against NumPy's cached factor; on CUDA fused against naive ops too."""
+    """The posterior of the engine against the CPU's, and its arms by fused against those by naive ops."""
     kernel, _, f, noise = arm_engine.gp_problem(300, 2, 0.3, 1, 60, 0.01)
-    width = ConstantWidth(2.0)
-    assert kernel.matrix is not None
-    theirs = arm_engine.numpy_loop(kernel.matrix.numpy(), f[0].numpy(), noise[:, 0].numpy(), 0.01, width)
-    workload = GPUCB(width), moved(kernel, device), 0.01, f.to(device), noise.to(device)
+    algorithm = GPUCB(ConstantWidth(2.0))
+    _require_same_posterior("exact GP-UCB", algorithm, kernel, 0.01, f, noise, device)
+    workload = algorithm, moved(kernel, device), 0.01, f.to(device), noise.to(device)
     ours = run_rounds(*workload)
-    require_same("exact GP-UCB against NumPy", ours[:, 0], torch.from_numpy(theirs))
     with naive_ops():
         require_same("exact GP-UCB, fused against naive", ours, run_rounds(*workload))
 
 
 def _million(n: int, horizon: int, dtype: torch.dtype, device: torch.device) -> Callable[[], Tensor]:
-    """Picks of GP-UCB on n points of the unit cube, noise-free rewards, as ``benchmarks.arm_engine``."""
-    generator = torch.Generator(device).manual_seed(0)
-    X = torch.rand(n, 6, generator=generator, dtype=torch.float64, device=device)
-    f = (torch.sin(3.0 * X.sum(1)) + X[:, 0]).unsqueeze(0).to(dtype)
-    kernel, zeros = ArmKernel.from_covariance(Matern(2.5, 0.5), X.to(dtype)), f.new_zeros(horizon, 1)
-    return partial(run_rounds, GPUCB(ConstantWidth(2.0)), kernel, 0.01, f, zeros)
+    """Picks of GP-UCB on n points, noise-free rewards."""
+    kernel, f = arm_engine.many_arms(n, dtype, device)
+    return partial(run_rounds, GPUCB(ConstantWidth(2.0)), kernel, 0.01, f, f.new_zeros(horizon, 1))
 
 
 def measure_exact(bench: Bench, targets: list[Target]) -> None:
@@ -133,45 +150,27 @@ def measure_tgp(bench: Bench, targets: list[Target]) -> None:
     bench.compare(name, lambda place, T: partial(run_rounds, *_tgp(TGP_TRIALS[0], T, place)), bench.full(500))
 
 
-def _ata(device: torch.device) -> tuple[Iterator[Round], State, Tensor]:
-    """ATA-QFF: its rounds, the state that they change, and the locations of the arms."""
+ATA = ATAGPUCB(FiniteWidth(ATA_ARMS, 0.1, scale=EXPLORING), LEVEL, FEATURES, root="symmetric")
+
+
+def _ata(device: torch.device) -> Iterator[Round]:
+    """ATA-QFF."""
     kernel, f = _grid(ATA_ARMS, ATA_TRIALS, 1.0, device)
-    assert kernel.arms is not None
-    algorithm = ATAGPUCB(FiniteWidth(ATA_ARMS, 0.1, scale=EXPLORING), LEVEL, FEATURES, root="symmetric")
-    state = algorithm.init(kernel, 1.0, ATA_TRIALS)
     noise = _heavy_noise(ATA_ROUNDS, ATA_TRIALS).to(device)
-    return rounds(algorithm, state, additive(f, noise), torch.zeros_like(noise)), state, kernel.arms
-
-
-def as_written(Phi: Tensor, V: Tensor, past: Tensor, y: Tensor, level: float) -> tuple[Tensor, Tensor]:
-    """Mean and variance of all arms by Algorithm 2: features ``n x p``, V, features of past arms ``t x p``, rewards."""
-    values, vectors = torch.linalg.eigh(V)
-    root = (vectors * values.rsqrt()) @ vectors.mT
-    U, Y = root @ past.mT, root @ Phi.mT
-    Uy = U * y
-    r = torch.where(Uy.abs() <= level, Uy, 0.0).sum(1)
-    return r @ Y, Y.square().sum(0)
+    return rounds(ATA, ATA.init(kernel, 1.0, ATA_TRIALS), additive(f, noise), torch.zeros_like(noise))
 
 
 def check_ata(device: torch.device) -> None:
-    """Mean and variance after 40 rounds against Algorithm 2 as written."""
-    run, state, arms = _ata(device)
-    with torch.no_grad():
-        pulled, rewards = (torch.stack(column) for column in zip(*islice(run, 40), strict=True))
-        Phi = FEATURES(arms)
-        for i in range(2):
-            past = Phi[pulled[:, i]]
-            V = past.mT @ past + torch.eye(Phi.shape[1], dtype=Phi.dtype, device=device)
-            mean, variance = as_written(Phi, V, past, rewards[:, i], LEVEL(40))
-            require_close("ATA-QFF, mean", state.posterior.mean[i], mean, 1e-6)
-            require_close("ATA-QFF, variance", state.posterior.variance[i], variance, 1e-6)
+    """The posterior after 40 rounds against the CPU's."""
+    kernel, f = _grid(ATA_ARMS, ATA_TRIALS, 1.0, torch.device("cpu"))
+    _require_same_posterior("ATA-QFF", ATA, kernel, 1.0, f, _heavy_noise(40, ATA_TRIALS), device)
 
 
 def measure_ata(bench: Bench, targets: list[Target]) -> None:
     """20 trials x 20,000 rounds, 32 frequencies (64 features)."""
-    _play(_ata(bench.device)[0], 20)
-    bench.cut_off(targets[0], _ata(bench.device)[0], bench.full(ATA_ROUNDS))
-    bench.compare("ata_qff_20x100_m64", lambda place, T: partial(_play, _ata(place)[0], T), bench.full(200))
+    _play(_ata(bench.device), 20)
+    bench.cut_off(targets[0], _ata(bench.device), bench.full(ATA_ROUNDS))
+    bench.compare("ata_qff_20x100_m64", lambda place, T: partial(_play, _ata(place), T), bench.full(200))
 
 
 def _play(run: Iterator[Round], count: int) -> None:
@@ -182,13 +181,11 @@ def _play(run: Iterator[Round], count: int) -> None:
 
 
 def check_bbkb(device: torch.device) -> None:
-    """BBKB whose batches are single rounds against that of the CPU, which tests compare with BKB in NumPy."""
-    algorithm = BBKB(FiniteWidth(300, 0.1, scale=EXPLORING), 5.0, 0.0)
+    """The posterior of 60 rounds against the CPU's."""
     kernel, f = bkb.make_problem(300, 2, 0.2, 0)
-    tables = f.unsqueeze(0), *noise_and_uniforms(0, 60, bkb.NOISE_VAR)
-    ours = run_rounds(algorithm, moved(kernel, device), bkb.NOISE_VAR, *(table.to(device) for table in tables))
-    with cpu_path():
-        require_same("BBKB against the CPU", ours, run_rounds(algorithm, kernel, bkb.NOISE_VAR, *tables))
+    noise, _ = noise_and_uniforms(0, 60, bkb.NOISE_VAR)
+    algorithm = BBKB(FiniteWidth(300, 0.1, scale=EXPLORING), 5.0, 0.3)
+    _require_same_posterior("BBKB", algorithm, kernel, bkb.NOISE_VAR, f.unsqueeze(0), noise, device)
 
 
 def _bbkb(horizon: int, device: torch.device) -> Iterator[Round]:
@@ -211,25 +208,18 @@ def measure_bbkb(bench: Bench, targets: list[Target]) -> None:
 
 
 def check_he(device: torch.device) -> None:
-    """HE-GP-UCB with a single candidate is GP-UCB."""
-    X = torch.linspace(0, 1, 80, dtype=torch.float64, device=device).unsqueeze(1)
-    kernel = candidate_kernel([SquaredExponential(0.1)], X)
-    assert kernel.matrix is not None
-    generator = torch.Generator().manual_seed(0)
-    f = torch.sin(9.0 * X[:, 0]).expand(2, -1).contiguous()
-    noise = 0.1 * torch.randn(40, 2, generator=generator, dtype=torch.float64).to(device)
-    width = BayesianFiniteWidth(80, 0.1, scale=EXPLORING)
-    single = ArmKernel(kernel.matrix[0].diagonal(), kernel.matrix[0])
-    ours = run_rounds(HEGPUCB(width, 0.1, 0.1), kernel, 0.01, f, noise)
-    require_same("HE-GP-UCB of one candidate", ours, run_rounds(GPUCB(width), single, 0.01, f, noise))
+    """The posteriors of 16 candidates after 40 rounds against the CPU's."""
+    kernel, f, noise = elimination.make_problem(80, 2)
+    algorithm = HEGPUCB(BayesianFiniteWidth(80, 0.1, scale=EXPLORING), 0.1, 0.1)
+    _require_same_posterior("HE-GP-UCB", algorithm, kernel, elimination.NOISE_VAR, f, noise[:40], device)
 
 
 def _he(device: torch.device, horizon: int) -> Callable[[], Tensor]:
     """|U| = 16, s = 64, n = 1000."""
     width = BayesianFiniteWidth(ARMS, elimination.DELTA, scale=EXPLORING)
-    kernel, f, noise = elimination.make_problem(ARMS, HE_TRIALS, device)
-    algorithm = HEGPUCB(width, 0.1, elimination.DELTA)
-    return partial(run_rounds, algorithm, kernel, elimination.NOISE_VAR, f, noise[:horizon])
+    kernel, f, noise = elimination.make_problem(ARMS, HE_TRIALS)
+    given = moved(kernel, device), elimination.NOISE_VAR, f.to(device), noise[:horizon].to(device)
+    return partial(run_rounds, HEGPUCB(width, 0.1, elimination.DELTA), *given)
 
 
 def measure_he(bench: Bench, targets: list[Target]) -> None:

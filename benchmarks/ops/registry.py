@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,14 +88,15 @@ def _item(dtype: torch.dtype) -> int:
     return torch.finfo(dtype).bits // 8
 
 
-def _normal(shape: tuple[int, ...], seed: int, device: Device, dtype: torch.dtype) -> Tensor:
-    generator = torch.Generator(device).manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=dtype, device=device)
+def _draw(
+    shape: tuple[int, ...], seed: int, device: Device, dtype: torch.dtype, by: Callable[..., Tensor] = torch.randn
+) -> Tensor:
+    return by(shape, generator=torch.Generator(device).manual_seed(seed), dtype=dtype, device=device)
 
 
-def _uniform(shape: tuple[int, ...], seed: int, device: Device, dtype: torch.dtype) -> Tensor:
-    generator = torch.Generator(device).manual_seed(seed)
-    return torch.rand(shape, generator=generator, dtype=dtype, device=device)
+def _fused(op: str) -> Any:
+    """The Triton module of an op, imported when it is first run."""
+    return import_module(f"bo_robust.ops.{op}.fused")
 
 
 # --- one round of the exact posterior ---------------------------------------------------------------------------------
@@ -102,21 +104,12 @@ def _uniform(shape: tuple[int, ...], seed: int, device: Device, dtype: torch.dty
 
 @dataclass
 class ArmRound:
-    """A posterior in the middle of a block; the same round again and again.
+    """A posterior in the middle of a block; the same round again and again."""
 
-    Attributes:
-        buffers: After ``k`` pending rounds.
-        arms: ``s``, pulled before.
-        rewards: ``s``.
-        prior: K[a, :], ``s x n``.
-        k: Pending rows.
-        m: Covariance rows.
-    """
-
-    buffers: ArmBuffers
-    arms: Tensor
-    rewards: Tensor
-    prior: Tensor
+    buffers: ArmBuffers  # after k pending rounds
+    arms: Tensor  # `s`, pulled before
+    rewards: Tensor  # `s`
+    prior: Tensor  # K[a, :], `s x n`
     k: int
     m: int
 
@@ -131,7 +124,7 @@ class ArmRound:
 def _arm_round(shape: Shape, device: Device, dtype: torch.dtype, *, dense: bool) -> ArmRound:
     s, n, k = shape["s"], shape["n"], shape["k"]
     m = n if dense else shape["m"]
-    X = _uniform((n, 6), 0, device, dtype)
+    X = _draw((n, 6), 0, device, dtype, torch.rand)
     covariance = SquaredExponential(0.7)
     D = torch.arange(m, device=device) * (n // m)
     K = torch.empty(m, n, dtype=dtype, device=device)
@@ -151,7 +144,7 @@ def _arm_round(shape: Shape, device: Device, dtype: torch.dtype, *, dense: bool)
         buffers.slots[:, D] = torch.arange(m, device=device)
         buffers.counts[:, D] = 1.0
         arm_update.naive.refresh_root_(buffers, slice(None), m, branch_free=True)
-    rewards = _normal((k + 1, s), 1, device, dtype)
+    rewards = _draw((k + 1, s), 1, device, dtype)
     rounds = []
     for i in range(k + 1):  # rows of D in turn; the last round is left to be run
         slot = (torch.arange(s, device=device) * 7 + i) % m
@@ -159,12 +152,6 @@ def _arm_round(shape: Shape, device: Device, dtype: torch.dtype, *, dense: bool)
     for each in rounds[:k]:
         each.run_rounds(arm_update.naive.update_)
     return rounds[k]
-
-
-def _fused_round(inputs: ArmRound) -> Any:
-    from bo_robust.ops.arm_update import fused
-
-    return inputs.run_rounds(fused.update_)
 
 
 def _low_rank_bytes(shape: Shape, dtype: torch.dtype) -> float:
@@ -190,7 +177,7 @@ ARM_UPDATE_LOW_RANK = Op(
     small={"s": 2, "n": 500, "m": 20, "k": 3},
     make=lambda shape, device, dtype: _arm_round(shape, device, dtype, dense=False),
     naive=lambda inputs: inputs.run_rounds(arm_update.naive.update_),
-    fused=_fused_round,
+    fused=lambda inputs: inputs.run_rounds(_fused("arm_update").update_),
     bytes=_low_rank_bytes,
     flops=lambda x: x["s"] * (x["n"] * (2.0 * (x["m"] + x["k"]) + 6.0) + 4.0 * x["m"] ** 2),
     check=_check(2e3),  # the root of the inverse loses digits like the condition of I + S K S: 1.2e3 on an H100
@@ -206,7 +193,7 @@ ARM_UPDATE_DENSE = Op(
     small={"s": 2, "n": 100, "k": 3},
     make=lambda shape, device, dtype: _arm_round(shape, device, dtype, dense=True),
     naive=lambda inputs: inputs.run_rounds(arm_update.naive.update_),
-    fused=_fused_round,
+    fused=lambda inputs: inputs.run_rounds(_fused("arm_update").update_),
     bytes=_dense_bytes,
     flops=lambda x: x["s"] * x["n"] * (2.0 * x["k"] + 6.0),
     check=_check(1e3),
@@ -220,9 +207,9 @@ def _make_whole(shape: Shape, device: Device, dtype: torch.dtype) -> tuple[Tenso
     s, n, t = shape["s"], shape["n"], shape["t"]
     x = torch.linspace(0, 1, n, dtype=torch.float64, device=device).unsqueeze(1)
     covariance = SquaredExponential(0.2)(x, x).to(dtype).expand(s, n, n)
-    f, noise = _normal((s, n), 0, device, dtype), _normal((t, s), 1, device, dtype)
+    f, noise = _draw((s, n), 0, device, dtype), _draw((t, s), 1, device, dtype)
     widths, levels = torch.full_like(noise, 2.0), torch.full_like(noise[:, 0], 2.5)
-    mean = 0.5 * _normal((s, n), 2, device, dtype)  # no two bounds alike
+    mean = 0.5 * _draw((s, n), 2, device, dtype)  # no two bounds alike
     return covariance, mean, f, torch.ones_like(f[:, 0]), noise, widths, levels
 
 
@@ -231,19 +218,13 @@ def _first_rounds(run: fused_rounds.FusedRounds) -> tuple[Tensor, ...]:
     return run.arms[:32], run.rewards[:32], run.coverage[:32]
 
 
-def _fused_whole(inputs: Any) -> Any:
-    from bo_robust.ops.fused_rounds import fused
-
-    return _first_rounds(fused.fused_rounds(*inputs))
-
-
 WHOLE_RUN = Op(
     name="fused_rounds",
     shapes=[{"s": 20, "n": 100, "t": 2000}, {"s": 128, "n": 100, "t": 2000}, {"s": 1024, "n": 20, "t": 2000}],
     small={"s": 2, "n": 20, "t": 8},
     make=_make_whole,
     naive=lambda inputs: _first_rounds(fused_rounds.naive.fused_rounds(*inputs)),
-    fused=_fused_whole,
+    fused=lambda inputs: _first_rounds(_fused("fused_rounds").fused_rounds(*inputs)),
     bytes=lambda shape, dtype: (
         _item(dtype) * shape["s"] * (2.0 * shape["n"] ** 2 + 5 * shape["n"] + 4 * shape["t"])
         + 8.0 * shape["s"] * shape["t"]
@@ -256,20 +237,10 @@ WHOLE_RUN = Op(
 # --- scores under sparse posteriors -----------------------------------------------------------------------------------
 
 
-@dataclass
-class Scoring:
-    """Arguments of :func:`bo_robust.ops.dtc_scores.dtc_scores`."""
-
-    arms: Tensor
-    dictionary: Dictionary
-    covariance: Matern
-    noise_var: Tensor
-
-
-def _make_scoring(shape: Shape, device: Device, dtype: torch.dtype) -> Scoring:
+def _make_scoring(shape: Shape, device: Device, dtype: torch.dtype) -> tuple[Any, ...]:
     n, r, d = shape["n"], shape["r"], shape["d"]
     covariance = Matern(2.5, 0.5)
-    arms = _uniform((n, d), 0, device, dtype)
+    arms = _draw((n, d), 0, device, dtype, torch.rand)
     points = arms[:r].double()
     eye = torch.eye(r, dtype=torch.float64, device=device)
     K = covariance(points, points) + 1e-6 * eye
@@ -277,23 +248,19 @@ def _make_scoring(shape: Shape, device: Device, dtype: torch.dtype) -> Scoring:
     Z = covariance(arms[: 4 * r].double(), points) @ R.mT
     L = torch.linalg.cholesky(Z.mT @ Z + 0.1 * eye)
     F = torch.linalg.solve_triangular(L, R, upper=False)
-    y = _normal((len(Z), 1), 1, device, torch.float64)
+    y = _draw((len(Z), 1), 1, device, torch.float64)
     weights = F.mT @ torch.linalg.solve_triangular(L, Z.mT @ y, upper=False)
     parts = (x.to(dtype).unsqueeze(0).contiguous() for x in (points, R, F, weights.squeeze(1)))
-    return Scoring(arms, Dictionary(*parts), covariance, torch.full((1,), 0.1, dtype=dtype, device=device))
+    return arms, Dictionary(*parts), covariance, torch.full((1,), 0.1, dtype=dtype, device=device)
 
 
-def _naive_scores(x: Scoring) -> tuple[Tensor, Tensor]:
-    scores = dtc_scores.naive.dtc_scores(x.arms, x.dictionary, x.covariance, x.noise_var)
+def _fused_scores(arms: Tensor, dictionary: Dictionary, covariance: Matern, noise_var: Tensor) -> tuple[Tensor, Tensor]:
+    scores = _fused("dtc_scores").dtc_scores(arms, dictionary, form_of(covariance, dictionary.points), noise_var)
     return scores.mean, scores.variance
 
 
-def _fused_scores(x: Scoring) -> tuple[Tensor, Tensor]:
-    from bo_robust.ops.dtc_scores import fused
-
-    form = form_of(x.covariance, x.dictionary.points)
-    assert form is not None
-    scores = fused.dtc_scores(x.arms, x.dictionary, form, x.noise_var)
+def _naive_scores(*inputs: Any) -> tuple[Tensor, Tensor]:
+    scores = dtc_scores.naive.dtc_scores(*inputs)
     return scores.mean, scores.variance
 
 
@@ -302,8 +269,8 @@ DTC_SCORES = Op(
     shapes=[{"n": 1_000_000, "r": 500, "d": 6}, {"n": 1_000_000, "r": 100, "d": 6}],
     small={"n": 500, "r": 20, "d": 3},
     make=_make_scoring,
-    naive=_naive_scores,
-    fused=_fused_scores,
+    naive=lambda inputs: _naive_scores(*inputs),
+    fused=lambda inputs: _fused_scores(*inputs),
     bytes=lambda x, dtype: float((x["n"] * (x["d"] + 2) + 2 * x["r"] ** 2) * _item(dtype)),
     flops=lambda x: x["n"] * (2.0 * x["r"] ** 2 + x["r"] * (2.0 * x["d"] + 32.0)),
     # Weights and R have entries up to 1e3: sums cancel. Float32 weights leave some 1e-3.

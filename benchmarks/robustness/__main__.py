@@ -3,7 +3,7 @@
 **Run.** The panels of a configuration (``--config``, a name or a file), by ``--regimes`` and with the ``--methods`` of
 :data:`.methods.GRID`, as many ``--seeds`` from ``--first`` on, into one folder a regime in ``--out``; the same command
 again runs what is missing. Then the trials are added to ``--results``, one JSON object a line, where a problem, regime,
-seed and method is not there yet. ``--add FOLDER`` adds a finished run of ``bo-robust run``.
+seed and method is not there yet.
 
 **Report.** Settings are chosen on Branin, Levy-4 and a bump in one dimension. Reported are the other functions
 (``configs/robustness/functions.yaml``), by ``--report``; ``--picture FILE`` draws them. These run nothing.
@@ -98,14 +98,11 @@ def main() -> None:
         first=0,
         out=Path("results"),
         results=RESULTS,
-        add=Path,
         report=False,
         picture=Path,
     )
     seeds = range(given.first, given.first + given.seeds)
-    if given.add:
-        add(rows_of(given.add), given.results)
-    if not (given.add or given.report or given.picture):
+    if not (given.report or given.picture):
         register()
         methods = [{**GRID[label], "label": label} for label in given.methods]
         for regime in given.regimes:

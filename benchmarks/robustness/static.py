@@ -1,6 +1,7 @@
 """What RobustGP makes of fixed data sets without outliers: ``python -m benchmarks.robustness.static [options]``.
 
-Two families, every set with its own seed. Nothing depends on a loop, so one fit of each model a set is enough.
+Two families, every set with its own seed: ``--sets`` peaks, and a tenth as many smooth ones. Nothing depends on a
+loop, so one fit of each model a set is enough.
 
 - ``peak``: one smooth bump of height 1 on zero that at least three rewards show (they lie above a tenth of it). In one
   dimension its sd is .05 to .1 of the box, in two .1 to .15; 20 to 60 uniform points, noise of sd .01.

@@ -129,17 +129,23 @@ def test_a_part_that_breaks_or_disagrees_is_reported_and_the_rest_goes_on(monkey
     assert not bench.good
 
 
-def test_what_is_cut_off_or_quick_meets_no_target(capsys):
-    target = Target("x", "s", 2.0)
-    bench = Bench(CPU, quick=False)
-    bench.report(target, 1.0, {})
-    bench.report(target, 1.0, {}, whole=False)
-    bench.report(target, 3.0, {})
-    bench.report(Target("y", "x", least=20.0), 21.0, {})
-    assert [row["met"] for row in bench.rows] == [True, False, False, True]
+def test_a_quick_run_meets_no_target():
     quick = Bench(CPU, quick=True)
-    quick.report(target, 1.0, {})
-    assert quick.rows[0]["met"] is None
+    quick.report(Target("x", "s", 2.0), 1.0, {})
+    assert (quick.rows[0]["target"], quick.rows[0]["met"]) == ("<= 2", None)
+
+
+@pytest.mark.parametrize("name", ["exact", "bbkb", "he"])
+def test_a_device_that_computes_something_else_is_refused(name, monkeypatch):
+    moved = gpu_algorithms.moved
+
+    def other(kernel, device):
+        kernel = moved(kernel, device)
+        return dataclasses.replace(kernel, diagonal=1.01 * kernel.diagonal, matrix=1.01 * kernel.matrix)
+
+    monkeypatch.setattr(gpu_algorithms, "moved", other)
+    with pytest.raises(Mismatch, match="relative difference"):
+        gpu_algorithms.PARTS[name].check(CPU)
 
 
 def test_comparisons_do_not_let_nan_pass():
