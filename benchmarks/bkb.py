@@ -87,8 +87,9 @@ def against_numpy(
         theirs = numpy_bbkb(*tables, first, draws, width, ours.oversampling, noise_var, c)
         middle = time.process_time()
         _, regret, picks = run(ours, kernel, f, horizon, max(seed, 0), noise_var)
+        ended = time.process_time()
         same = sum(a == b for a, b in zip(theirs, picks, strict=True))
-        runs.append((middle - began, time.process_time() - middle, same, round(regret, 2)))
+        runs.append((middle - began, ended - middle, same, round(regret, 2)))
     their_s, our_s, *counts = (list(column) for column in zip(*runs[1:], strict=True))
     us = [round(1e6 * statistics.median(column) / horizon, 1) for column in (their_s, our_s)]
     detail = dict(zip(("numpy_us_per_round", "ours_us_per_round", "same_picks", "regret"), (*us, *counts), strict=True))
@@ -143,7 +144,7 @@ def large() -> None:
             seconds[name].append(took)
             regret[name].append(lost)
     for name in ("mini-GP-UCB", "BBKB"):
-        lost_ratio = ratios(regret[name], regret["exact"])
-        detail = {"regret_ratio": lost_ratio.median, "interval of it": lost_ratio.interval, "seconds": seconds[name]}
+        more = ratios(regret[name], regret["exact"])
+        detail = {"regret_ratio": more.median, "regret_interval": more.interval, "seconds": seconds[name]}
         title = f"n=1e5, T={horizon}: {name} over the exact engine, with regret <= 1.3 x"
         ratios(seconds["exact"], seconds[name]).report(title, detail=detail)

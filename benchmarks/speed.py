@@ -117,7 +117,8 @@ def worker(name: str) -> None:
 
 def paired(name: str, theirs: Path, pairs: int) -> tuple[list[float], list[float]]:
     """CPU seconds of the other checkout and of ours."""
-    each, took = [], ([], [])  # type: ignore[var-annotated]
+    took: tuple[list[float], list[float]] = ([], [])
+    each = []
     for root in (theirs, ROOT):
         command, path = [sys.executable, "-m", "benchmarks.speed", "--worker", name], {"PYTHONPATH": str(root)}
         each.append(subprocess.Popen(command, cwd=root, env=os.environ | path, text=True, stdin=PIPE, stdout=PIPE))
