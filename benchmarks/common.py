@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def options(
     doc: str | None, positional: Collection[str] = (), arguments: Sequence[str] | None = None, **defaults: Any
 ) -> argparse.Namespace:
-    """Read the arguments of a command, and set one thread and no warnings.
+    """Read the arguments of a command, use one thread, and show no warnings.
 
     An option is given by its default: False for a flag, a type for one without a default, a list or tuple for any
     number of values, and a mapping for some of its keys, which are all by default. ``positional`` are names of parts,
