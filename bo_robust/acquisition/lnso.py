@@ -11,7 +11,7 @@ is refitted from its last parameters.
 Maximise :class:`~bo_robust.acquisition.value_at_risk.ValueAtRiskUCB` itself first. With an exact quantile over 256
 fixed points a query took one second; 8 starts of LNSO took 15 to 60 (one thread). The exact quantile had lower regret
 for d_z = 1, where LNSO's surrogate smooths kinks of VaR, and about the same for d_z = 5 (``python -m
-benchmarks.lnso``).
+benchmarks.lnso`` of revision 6f93cf7e).
 """
 
 import math
