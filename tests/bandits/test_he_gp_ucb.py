@@ -179,6 +179,7 @@ def test_elimination_by_likelihood_by_hand(device):
     assert (row["left"], row["right"]) == pytest.approx((9.0 / 2.02, math.log(20.0)))
     # a failed pull tells nothing and changes nothing
     algorithm.observe(state, arm, prior.new_full((1,), math.nan))
+    assert eliminations(state) == [row]
     assert state.posterior.last_gain[0].tolist() == pytest.approx([0.5 * math.log(101.0)] * 2)
     # rewards near 3 bring the other back, and the last of these gained less than half a bit
     algorithm.observe(state, arm, prior.new_full((1,), 3.2))

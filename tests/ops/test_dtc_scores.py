@@ -1,7 +1,5 @@
 """Scores under a DTC posterior: the definition, chunks and blocks, other covariances, the state, and the Triton op."""
 
-import math
-
 import gpytorch
 import pytest
 import torch
@@ -71,17 +69,6 @@ def small(monkeypatch):
 @pytest.fixture(scope="module")
 def fused(fused_module):
     return fused_module("dtc_scores")
-
-
-def test_by_hand(device):
-    """D = {0}, one reward 2 there, noise 1: z(x) = k(x), V = 2, mean k(x), variance 1 - k(x)^2 / 2."""
-    one = torch.ones(1, 1, dtype=torch.float64, device=device)
-    dictionary = Dictionary(0.0 * one[None], one[None], one[None] / math.sqrt(2.0), one)
-    arms = torch.tensor([[2.0], [0.0], [1.0]], dtype=torch.float64, device=device)
-    scores = dtc_scores(arms, dictionary, SquaredExponential(1.0), one[0])
-    k = [math.exp(-2.0), 1.0, math.exp(-0.5)]
-    assert scores.mean[0].tolist() == pytest.approx(k, rel=1e-14)
-    assert scores.variance[0].tolist() == pytest.approx([1.0 - 0.5 * x * x for x in k], rel=1e-14)
 
 
 @every_covariance

@@ -26,15 +26,6 @@ def by_definition(values, numerators, alpha):
     raise AssertionError
 
 
-def test_by_hand(tkwargs):
-    h = torch.tensor([3.0, 1.0, 2.0, 1.0], **tkwargs)
-    p = torch.tensor([0.4, 0.1, 0.3, 0.2], **tkwargs)
-    for alpha, expected in [(0.05, 1.0), (0.3, 1.0), (0.31, 2.0), (0.6, 2.0), (0.61, 3.0), (0.99, 3.0)]:
-        assert float(weighted_quantile(h, p, alpha)) == expected
-    for alpha, expected in [(0.5, 1.0), (0.51, 2.0), (0.75, 2.0), (0.76, 3.0)]:
-        assert float(weighted_quantile(h, None, alpha)) == expected
-
-
 def test_agrees_with_the_golden_numbers(golden, tkwargs):
     assert len(golden["value_at_risk"]) == 5
     for case in golden["value_at_risk"]:
@@ -118,15 +109,6 @@ def test_gradient_goes_to_the_selected_value(tkwargs):
         (grad,) = torch.autograd.grad(weighted_quantile(h, weights, 0.3).sum(), h)
         expected = torch.nn.functional.one_hot(quantile_index(h, weights, 0.3), 8)
         assert torch.equal(grad, expected.to(grad))
-
-
-def test_tail_weights_by_hand(tkwargs):
-    h = torch.tensor([3.0, 1.0, 2.0, 0.0], **tkwargs)
-    p = torch.tensor([0.4, 0.1, 0.3, 0.2], **tkwargs)
-    # 0.5 of the lower tail: 0.2 at 0, 0.1 at 1, 0.2 of the 0.3 at 2.
-    c = tail_weights(h, p, 0.5)
-    assert torch.allclose(c, torch.tensor([0.0, 0.2, 0.4, 0.4], **tkwargs), atol=1e-12)
-    assert torch.allclose(tail_weights(h, None, 0.3), torch.tensor([0.0, 1 / 6, 0, 5 / 6], **tkwargs), atol=1e-12)
 
 
 def test_masses_are_exact_in_any_order():

@@ -188,18 +188,6 @@ def test_a_level_far_too_small_is_still_right(reads, root, device):
     assert float(posterior.lists.size.sum()) > 145
 
 
-@ROOTS
-def test_everything_truncated_gives_mean_zero_and_says_so(reads, root, device):
-    posterior = truncated.init(to(feature_table("fourier 1d", root), device), torch.ones(2).double().to(device), root)
-    g = torch.Generator().manual_seed(0)
-    for _ in range(40):
-        arms = torch.randint(0, 25, (2,), generator=g).to(device)
-        rewards = (1.0 + torch.rand(2, generator=g, dtype=torch.float64)).to(device)
-        _, lost = truncated.observe(posterior, arms, rewards, 1e-12)
-        assert lost.tolist() == [True, True]
-    assert float(posterior.mean.abs().max()) < 1e-10
-
-
 @pytest.mark.parametrize("section", ["ata_qff_m6", "ata_qff_m10"])
 @ROOTS
 def test_golden_fourier(reads, root, section, golden, device):
@@ -229,35 +217,6 @@ def check_run(table, root, data, expected, tol, device):
         reward = torch.tensor([y], dtype=torch.float64, device=device)
         truncated.observe(posterior, torch.tensor([i], device=device), reward, expected["level"])
     check_golden(posterior, expected, tol)
-
-
-@ROOTS
-def test_truncated_rewards_come_back(reads, root, device):
-    # One feature 1, lambda = 1, b = 1: after t pulls u = 1 / sqrt(1 + t). The reward 2 is lost until u 2 <= 1, t = 3.
-    table = FeatureTable(torch.ones(1, 1, dtype=torch.float64, device=device))
-    posterior = truncated.init(table, torch.ones(1, dtype=torch.float64, device=device), root)
-    arm = torch.zeros(1, dtype=torch.long, device=device)
-    means, flags = [], []
-    for y in (2.0, 0.0, 0.0, 0.0):
-        _, lost = truncated.observe(posterior, arm, torch.tensor([y], dtype=torch.float64, device=device), 1.0001)
-        means.append(float(posterior.mean))
-        flags.append(bool(lost))
-    assert means == pytest.approx([0.0, 0.0, 2 / 4, 2 / 5], rel=1e-6)
-    assert flags == [True, False, False, False]
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_rules_by_hand(reads, rule, device):
-    # Two arms, features e_1 and e_2, lambda = 1, b = 1. Rewards at arm 0: 0.6, then 9. After them u = 1 / sqrt 3.
-    # zero: r = .6 u, mean .6/3. clip: r = .6 u + 1, mean (.6 + sqrt 3)/3.
-    table = FeatureTable(torch.eye(2, dtype=torch.float64, device=device))
-    posterior = truncated.init(table, torch.ones(1, dtype=torch.float64, device=device), "symmetric", rule)
-    for y in (0.6, 9.0):
-        reward = torch.tensor([y], dtype=torch.float64, device=device)
-        truncated.observe(posterior, torch.tensor([0], device=device), reward, 1.0)
-    expected = {"zero": 0.2, "clip": (0.6 + math.sqrt(3)) / 3}[rule]
-    assert posterior.mean[0].tolist() == pytest.approx([expected, 0.0], rel=1e-6)
-    assert posterior.variance[0].tolist() == pytest.approx([1 / 3, 1.0], rel=1e-6)
 
 
 @pytest.mark.parametrize("size", [1e300, 1e308])
