@@ -1,5 +1,3 @@
-"""TruncatedGP with GPUCB chooses the arms that the TGP-UCB of arms chooses, and so for ATA."""
-
 import pytest
 import torch
 from botorch.optim import optimize_acqf_discrete

@@ -1,5 +1,3 @@
-"""The largest bound of the active candidates, and the test of candidates against that over arms."""
-
 import math
 import warnings
 

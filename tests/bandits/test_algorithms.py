@@ -1,5 +1,3 @@
-"""The rules by hand, and their trivial limits; what every algorithm keeps is in tests/contract."""
-
 import math
 
 import pytest

@@ -1,5 +1,3 @@
-"""ATA-GP-UCB: Algorithm 2 written out, its intervals, and what it does when things go wrong."""
-
 import math
 from functools import partial
 from itertools import pairwise

@@ -1,5 +1,3 @@
-"""HE-GP-UCB: golden and hand-made eliminations, order of U, survival, elimination by likelihood."""
-
 import math
 import warnings
 
@@ -139,13 +137,11 @@ def test_the_true_candidate_survives_and_wrong_ones_die(device):
     assert not violated(state.posterior.active, state.failures).any()
 
 
-def test_large_kernels_and_equal_candidates(device):
-    """Widths by a norm bound suppose k(x, x) <= 1; ``test_refusals`` has the others."""
+def test_widths_that_suppose_no_scale_take_large_kernels(device):
+    """``test_refusals`` has those by a norm bound."""
     kernel, _ = hills(10, device)
     large = candidate_kernel([kernel.matrix[0], 4.0 * kernel.matrix[0]])
     assert HEGPUCB(BayesianFiniteWidth(10, 0.1), 0.1, 0.1).init(large, 0.1).posterior.active.shape == (1, 2)
-    with pytest.warns(UserWarning, match=r"candidates \[0, 1\] are the same"):
-        HEGPUCB(ConstantWidth(1.0), 0.1, 0.1).init(kernel, 0.1)
 
 
 def test_likeliest_is_mle_gp_ucb_exactly(device):

@@ -1,5 +1,3 @@
-"""HE-StableOpt: StableOpt with one candidate, its chosen and both tests by plain loops, bad settings."""
-
 import math
 
 import pytest

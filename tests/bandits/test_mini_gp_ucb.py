@@ -1,5 +1,3 @@
-"""mini-GP-UCB: its repetitions by hand, and the exact posterior it keeps with one row per repetition."""
-
 import math
 
 import pytest

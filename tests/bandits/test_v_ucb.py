@@ -1,5 +1,3 @@
-"""V-UCB in arm mode: by hand, its limit StableOpt, the BoTorch face, recommendation, bounds."""
-
 import math
 
 import pytest

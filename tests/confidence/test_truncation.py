@@ -1,5 +1,3 @@
-"""Truncation levels and the truncation of rewards."""
-
 import math
 
 import numpy as np

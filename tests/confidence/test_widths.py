@@ -1,5 +1,3 @@
-"""Confidence widths: hand-computed and golden values, tensors, monotonicity, coverage, bad input."""
-
 import math
 
 import pytest

@@ -1,5 +1,3 @@
-"""Numbers of a summary by hand, and the tables on a terminal."""
-
 import math
 
 import numpy as np

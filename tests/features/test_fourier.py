@@ -1,5 +1,3 @@
-"""Fourier features against the covariance, its published error bound and a slow transcription of eq. (1)."""
-
 import dataclasses
 import functools
 import itertools

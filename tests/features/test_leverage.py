@@ -1,5 +1,3 @@
-"""Leverage score sampling: probabilities, draws and padding."""
-
 import math
 
 import pytest

@@ -1,5 +1,3 @@
-"""Nyström features: the dictionary's root, its accuracy and its order."""
-
 import math
 
 import mpmath

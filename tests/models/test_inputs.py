@@ -1,5 +1,3 @@
-"""Objects from specs, and what the elimination of candidates leaves to a width."""
-
 from bo_robust.confidence import SelfNormalisedWidth
 from bo_robust.confidence.candidate_widths import delta_of_width
 

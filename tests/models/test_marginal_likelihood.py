@@ -1,5 +1,3 @@
-"""The evidence of RobustGP's search against BoTorch's own, and both ways of computing it against each other."""
-
 import copy
 
 import numpy as np

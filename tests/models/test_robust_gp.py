@@ -1,5 +1,3 @@
-"""RobustGP: its inliers, its equality with SingleTaskGP on them, its state, and its place in BoTorch's loops."""
-
 import io
 import warnings
 

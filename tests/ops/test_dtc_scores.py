@@ -1,5 +1,3 @@
-"""Scores under a DTC posterior: the definition, chunks and blocks, other covariances, the state, and the Triton op."""
-
 import gpytorch
 import pytest
 import torch

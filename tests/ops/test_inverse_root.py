@@ -1,5 +1,3 @@
-"""The root of V^{-1}: exact, by Newton-Schulz, and followed by a frozen Newton iteration."""
-
 import math
 
 import pytest

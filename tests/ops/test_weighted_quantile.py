@@ -1,5 +1,3 @@
-"""The quantile against its definition, hand-computed numbers, ties, zero weights, tolerance, gradients."""
-
 from fractions import Fraction
 
 import numpy as np
@@ -8,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bo_robust.ops.weighted_quantile import quantile_index, sorted_masses, tail_weights, weighted_quantile
+from bo_robust.ops.weighted_quantile import quantile_index, sorted_masses, weighted_quantile
 
 
 @pytest.fixture
@@ -116,20 +114,3 @@ def test_masses_are_exact_in_any_order():
     totals = {int(sorted_masses(torch.randperm(60).double(), p)[1][-1]) for _ in range(20)}
     assert len(totals) == 1
     assert abs(totals.pop() - 2**52) <= 60
-
-
-def test_bad_input_is_refused(tkwargs):
-    h = torch.zeros(2, 3, **tkwargs)
-    for alpha in (0.0, 1.0, -0.1, float("nan")):
-        with pytest.raises(ValueError, match=r"alpha .*between 0 and 1"):
-            weighted_quantile(h, None, alpha)
-        with pytest.raises(ValueError, match="alpha"):
-            tail_weights(h, None, alpha)
-    with pytest.raises(ValueError, match="weights must be w or"):
-        weighted_quantile(h, torch.ones(2, **tkwargs), 0.5)
-    with pytest.raises(ValueError, match="float32"):
-        weighted_quantile(h, torch.ones(3, device=h.device), 0.5)
-    with pytest.raises(ValueError, match="w >= 1"):
-        weighted_quantile(h[:, :0], None, 0.5)
-    with pytest.raises(ValueError, match="float32 or float64"):
-        weighted_quantile(h.long(), None, 0.5)

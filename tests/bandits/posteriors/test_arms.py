@@ -1,5 +1,3 @@
-"""The arm posterior against dense solves, its two layouts, its two code paths, and long runs."""
-
 import math
 
 import pytest

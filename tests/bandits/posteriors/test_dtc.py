@@ -1,5 +1,3 @@
-"""The sparse posterior against its definition (symmetric roots, copies of points), its limits, and long chains."""
-
 import math
 
 import pytest
@@ -63,9 +61,6 @@ def check(posterior, keep, arms, rewards, tol=1e-9):
             torch.testing.assert_close(got, value, rtol=0.0, atol=tol * float(value.abs().max()))
 
 
-# Rebuild ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("per_trial", [0, 3])
 def test_rebuild_is_the_definition(per_trial, device):
     kernel, n = matern_kernel(30, device, per_trial), 30
@@ -97,9 +92,6 @@ def test_golden_bkb(golden, device):
     ):
         want = torch.tensor(section[name], dtype=torch.float64, device=device)
         torch.testing.assert_close(got[0, T:], want, rtol=1e-9, atol=0.0)
-
-
-# Observations under one dictionary -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("per_trial", [0, 3])

@@ -1,5 +1,3 @@
-"""Dictionaries that change a little, against everything from scratch."""
-
 import pytest
 import torch
 

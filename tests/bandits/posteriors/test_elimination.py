@@ -1,5 +1,3 @@
-"""The elimination test by hand: sums, limits, removals, the last active candidate."""
-
 import math
 
 import pytest

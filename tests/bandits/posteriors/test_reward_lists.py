@@ -1,5 +1,3 @@
-"""Truncated sums from sorted lists against sums over all rewards ever seen."""
-
 import math
 
 import pytest
@@ -47,6 +45,7 @@ def check_invariants(lists, rewards, level):
 
 @settings(max_examples=150, deadline=None)
 @given(pulls=PULLS, first=st.sampled_from([1e-3, 0.3, 1.0, 1e301]), shares=SHARES, clip=st.booleans())
+@example(pulls=[(0, y, True, 0.0) for y in (0.0, 0.0, 0.0, 2.0)], first=1.0, shares=[1.0, -1.0, 0.5], clip=False)
 @example(pulls=[(0, 2.0, True, 0.0)] * 40, first=1e-9, shares=[1.0, 0.0, -1.0], clip=True)
 @example(pulls=[(0, 1.0, True, 0.0), (0, -1.0, True, 0.0)] * 8, first=0.5, shares=[1.0, 0.5, 0.25], clip=False)
 def test_any_sequence_of_rewards(pulls, first, shares, clip, device):

@@ -1,5 +1,3 @@
-"""The truncated posterior against Algorithm 2 written out: dense V, a fresh root, and a mask over all rewards."""
-
 import math
 
 import pytest

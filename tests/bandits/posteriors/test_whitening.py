@@ -1,5 +1,3 @@
-"""Whitened features against dense eigendecompositions and Cholesky factors, after every round."""
-
 import pytest
 import torch
 

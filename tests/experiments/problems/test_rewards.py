@@ -1,5 +1,3 @@
-"""Reward models against exact distributions, quadrature of their moments, and hand-computed bounds."""
-
 import math
 
 import numpy as np

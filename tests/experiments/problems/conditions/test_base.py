@@ -1,5 +1,3 @@
-"""What a value-at-risk problem offers, and the distributions of Z."""
-
 import math
 
 import pytest

@@ -1,5 +1,3 @@
-"""True values at risk against hand-computed ones, and the known optima of algorithms.md section 6."""
-
 import dataclasses
 
 import pytest
