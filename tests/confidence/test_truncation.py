@@ -60,16 +60,6 @@ def test_golden(golden):
         assert cls(**args)(case["args"]["t"]) == pytest.approx(case["level"], rel=1e-12), case["name"]
 
 
-def test_golden_truncated_rewards(golden, device):
-    def tensor(values):
-        return torch.tensor(values, dtype=torch.float64, device=device)
-
-    y, tgp = tensor(golden["data"]["y"]), golden["tgp"]
-    levels = TGPTruncation(tgp["v"], tgp["alpha"])(torch.arange(1, y.numel() + 1, device=device))
-    torch.testing.assert_close(levels, tensor(tgp["levels"]), rtol=1e-12, atol=0.0)
-    assert torch.equal(truncate(y, levels), tensor(tgp["truncated"]))
-
-
 @pytest.mark.parametrize("name", TRUNCATIONS)
 def test_tensor_of_rounds(name, device):
     level = TRUNCATIONS[name](**EXAMPLES[name])

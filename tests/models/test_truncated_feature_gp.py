@@ -93,18 +93,15 @@ def test_all_rewards_truncated_is_said(tkwargs):
         assert not moments(zeros, X)[0].any()
 
 
-@pytest.mark.parametrize("kind", MAPS)
-def test_fitting_is_not_led_by_outliers(tkwargs, kind):
+def test_fitting_is_not_led_by_outliers(tkwargs):
     g = torch.Generator().manual_seed(0)
     X = torch.rand(150, 1, generator=g, dtype=torch.float64).to(**tkwargs)
     clean = torch.sin(8.0 * X) + 0.2 * torch.randn(150, 1, generator=g, dtype=torch.float64).to(**tkwargs)
     Y = clean.clone()
     Y[::30] = 100.0
-    at = torch.linspace(0.0, 1.0, 12, **tkwargs).unsqueeze(-1)
-    features = FourierMap(32) if kind == "fourier" else NystromMap(at)
     fits = []
     for y in (clean, Y):
-        model = fit(TruncatedFeatureGP(X, y, features, 5.0))
+        model = fit(TruncatedFeatureGP(X, y, FourierMap(32), 5.0))
         fits.append((model.covar_module.lengthscale.item(), model.likelihood.noise.item()))
     (lengthscale, noise), (lengthscale_out, noise_out) = fits
     assert noise == pytest.approx(0.04, rel=0.3)

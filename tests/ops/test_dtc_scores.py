@@ -2,8 +2,6 @@ import gpytorch
 import pytest
 import torch
 
-from bo_robust.bandits.posteriors import dtc
-from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.features.nystrom import dictionary_root
 from bo_robust.ops import naive_ops
 from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, naive
@@ -107,35 +105,6 @@ def test_any_covariance(device, small):
     arms, dictionary, noise = problem(45, (20, 12), 2, COVARIANCES["matern52"], device)
     scores = dtc_scores(arms.float(), dictionary, GPyTorchCovariance(kernel), noise)
     assert_scores(scores, dtc_scores(arms.float(), dictionary, COVARIANCES["matern52"], noise), 1e-7)
-
-
-def run(covariance, device, rounds=40, s=3):
-    """DTC states of some rounds at random arms, dictionaries of different sizes, and ten more rewards after them."""
-    g = torch.Generator().manual_seed(3)
-    X = torch.rand(120, 2, generator=g, dtype=torch.float64).to(device)
-    kernel = ArmKernel.from_covariance(covariance, X)
-    posterior = dtc.init(kernel, torch.linspace(0.1, 0.3, s, dtype=torch.float64, device=device), s)
-    for t in range(rounds + 10):
-        arms = torch.randint(0, 120, (s,), generator=g).to(device)
-        rewards = torch.randn(s, generator=g, dtype=torch.float64).to(device)
-        if t == rounds:
-            keep = (posterior.counts > 0) & (torch.rand(s, 120, generator=g, dtype=torch.float64).to(device) < 0.6)
-            dtc.rebuild(posterior, keep)
-            yield X, posterior
-        dtc.count(posterior, arms, rewards)
-        if t >= rounds:
-            dtc.redraw(posterior, posterior.dictionary)
-    yield X, posterior
-
-
-@every_covariance
-def test_is_what_the_state_holds(covariance, device):
-    """After a new dictionary, and after rewards that only updated F and the weights."""
-    for X, posterior in run(covariance, device):
-        assert len(set(posterior.size.tolist())) > 1
-        dictionary = Dictionary(X[posterior.points], posterior.root, posterior.factor, posterior.weights)
-        scores = dtc_scores(X, dictionary, covariance, posterior.noise_var)
-        assert_scores(scores, posterior, 1e-8)
 
 
 def test_every_device_can_take_the_plain_path(device):

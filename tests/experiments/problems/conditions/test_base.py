@@ -1,9 +1,17 @@
+import dataclasses
 import math
 
 import pytest
 import torch
 
+from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.experiments.problems.conditions.synthetic import unit_environment
+from bo_robust.risk_measures.environments import FiniteEnvironment
+
+
+def test_points_without_probabilities_weigh_the_same():
+    environment = FiniteEnvironment(torch.zeros(4, 1, dtype=torch.float64))
+    assert dataclasses.replace(make("branin"), environment=environment).probabilities.tolist() == [0.25] * 4
 
 
 @pytest.mark.parametrize(("dim", "w", "largest"), [(1, 100, 49 / 99), (2, 64, 3 / 7)])
