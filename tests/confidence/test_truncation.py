@@ -29,17 +29,10 @@ EXAMPLES = {"none": {}, "tgp": TGP, "ata_fourier": ATA, "ata_nystrom": ATA, "ata
 @pytest.mark.parametrize(
     ("level", "t", "expected"),
     [
-        (TGPTruncation(1.0, 1.0), 16, 2.0),  # Figure 1 (f): t^(1/4)
-        (TGPTruncation(8.0, 0.5), 27, 12.0),  # 8^(2/3) 27^(1/3) = 4 * 3
+        # 8^(2/3) 27^(1/3) / 4
         (TGPTruncation(8.0, 0.5, scale=0.25), 27, 3.0),
-        # 2 * 4 * 5 / delta = e^4: (9 / 4)^(1/2), the same for every t as alpha = 1
-        (ATAFourierTruncation(9.0, 1.0, 40 / E**4, 5, 4), 1, 1.5),
-        (ATAFourierTruncation(9.0, 1.0, 40 / E**4, 5, 4), 900, 1.5),
-        # alpha = 1/2, 2 * 1 * 5 / delta = e^8: (64 / 8)^(2/3) 64^(1/6) = 4 * 2
-        (ATAFourierTruncation(64.0, 0.5, 10 / E**8, 5, 1), 64, 8.0),
+        # alpha = 1/2, 2 * 1 * 5 / delta = e^8: (64 / 8)^(2/3) 64^(1/6) / 2
         (ATAFourierTruncation(64.0, 0.5, 10 / E**8, 5, 1, scale=0.5), 64, 4.0),
-        # 4 for 2
-        (ATANystromTruncation(64.0, 0.5, 20 / E**8, 5, 1), 64, 8.0),
         # (64 / log 80)^(2/3) * 64^(1/6)
         (PublishedATATruncation(64.0, 0.5, 5, 16), 64, 32.0 * math.log(80.0) ** (-2.0 / 3.0)),
         (PublishedATATruncation(64.0, 0.5, 2, 1), 64, 32.0 * math.log(2.0) ** (-2.0 / 3.0)),  # the least T and p

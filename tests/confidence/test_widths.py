@@ -60,21 +60,10 @@ def test_examples_cover_the_registry():
     [
         # 1 * 1 * pi^2 / (6 delta) = e^2 at delta = pi^2 / (6 e^2) = 0.2226; sqrt(2 * 2) = 2
         (FiniteWidth(1, math.pi**2 / (6 * E**2)), 1, {}, 2.0),
-        # 5 arms, t = 2: 5 * 4 * pi^2 / (6 delta) = e^8 at delta = 20 pi^2 / (6 e^8); sqrt(2 * 8) = 4
-        (FiniteWidth(5, 20 * math.pi**2 / (6 * E**8)), 2, {}, 4.0),
-        # the same with 3 for 6
-        (BayesianFiniteWidth(5, 20 * math.pi**2 / (3 * E**8)), 2, {}, 4.0),
-        # t = 2, delta = 8 pi^2 / (3 e^5) = 0.177: 2 * 5; a = e delta / 4: sqrt(log e) = 1;
-        # b = e / 4 : 2 * 1 * log(4 * 1 * e/4 * 1 * 1) = 2; sqrt(10 + 2)
-        (CompactWidth(1, PI2 / E, a=PI2 / 4, b=E / 4, r=1.0), 2, {}, math.sqrt(12.0)),
         # the grid has at least one point: b = 1e-9 leaves 2 * 5 only
         (CompactWidth(1, PI2 / E, a=PI2 / 4, b=1e-9, r=1.0), 2, {}, math.sqrt(10.0)),
         # log^3(1 / e^-1) = 1; 2 * 2 + 300 * 0.32 = 100
         (RKHSWidth(2.0, 1 / E), 1, {"information_gain": 0.32}, 10.0),
-        # log^3(2 / (2 e^-2)) = 8; 2 * 8 + 300 * 0.02 * 8 = 64
-        (RKHSWidth(8.0, 2 / E**2), 2, {"information_gain": 0.02}, 8.0),
-        # 1 + 0.5 sqrt(2 (6 + 1 + 1)) = 1 + 0.5 * 4
-        (SelfNormalisedWidth(1.0, 0.5, 1 / E), 1, {"information_gain": 6.0}, 3.0),
         # 2 log(2 / 2) = 0 and -2 log(e^-2) = 4
         (RandomisedWidth(2), 9, {"uniform": 1 - E**-2}, 2.0),
         # u = 0 leaves the shift: 2 log(20 / 2) = 2 log 10 = 4.605170

@@ -1,6 +1,5 @@
 import dataclasses
 import functools
-import itertools
 import json
 import math
 
@@ -40,22 +39,6 @@ def test_golden_gram(nodes, half, golden, device):
     want = torch.tensor(golden[f"qff_gram_m{nodes}"], dtype=torch.float64, device=device)
     got = gram(FourierFeatures(0.4, nodes, (UNIT, UNIT), half=half), X)
     torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-12)
-
-
-def test_equation_1_literally(device):
-    nodes, ell = 5, 0.3
-    roots = torch.tensor([0.0, 0.9585724646138185, 2.0201828704560856], dtype=torch.float64)  # of H_5, published
-    roots = torch.cat([-roots.flip(0)[:2], roots])
-    H4 = 16 * roots**4 - 48 * roots**2 + 12
-    nu = 2 ** (nodes - 1) * math.factorial(nodes) / (nodes**2 * H4**2)
-    X = points(7, 2, "cpu")
-    columns = [
-        (math.sqrt(nu[i] * nu[j]), math.sqrt(2) / ell * (X[:, 0] * roots[i] + X[:, 1] * roots[j]))
-        for i, j in itertools.product(range(nodes), repeat=2)
-    ]
-    want = torch.stack([a * angle.cos() for a, angle in columns] + [a * angle.sin() for a, angle in columns], dim=1)
-    got = FourierFeatures(ell, nodes, (UNIT, UNIT))(X.to(device))
-    torch.testing.assert_close(got, want.to(device), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("nu", [None, 0.5, 1.5, 2.5])

@@ -196,18 +196,6 @@ def test_golden_fourier(reads, root, section, golden, device):
     check_run(table, root, data, expected, 1e-6 if root == "symmetric" and reads else 1e-9, device)
 
 
-def test_golden_nystrom(reads, golden, device):
-    # the features of the paper, (K_D^(1/2))^+ k_D(x), by way of a dictionary drawn with certainty
-    data, expected = golden["data"], golden["ata_nystrom"]
-    X = torch.tensor(data["X"] + data["X_test"], dtype=torch.float64, device=device)
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.4), X)
-    counts = torch.zeros(1, 17, dtype=torch.float64, device=device)
-    counts[0, expected["dictionary"]] = 1.0
-    table = NystromDictionary(1.0).draw(kernel, torch.ones_like(counts), counts, torch.full((1,), 0.5).to(counts))
-    assert table.axes.shape == (1, 4, 4)
-    check_run(table, "symmetric", data, expected, 1e-6 if reads else 1e-9, device)
-
-
 def check_run(table, root, data, expected, tol, device):
     noise = torch.tensor([data["noise_var"]], dtype=torch.float64, device=device)
     posterior = truncated.init(table, noise, root)
