@@ -115,10 +115,10 @@ def test_every_round_is_the_definition(reads, root, rule, kind, device):
     ("root", "rule", "reads", "T"),
     [
         pytest.param("symmetric", "zero", True, 2000, marks=pytest.mark.slow),
-        ("symmetric", "zero", False, 700),
-        ("symmetric", "clip", True, 700),
+        ("symmetric", "zero", False, 400),
+        ("symmetric", "clip", True, 400),
         pytest.param("cholesky", "zero", True, 2000, marks=pytest.mark.slow),
-        ("cholesky", "clip", False, 700),
+        ("cholesky", "clip", False, 400),
     ],
     indirect=["reads"],
 )
