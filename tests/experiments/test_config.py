@@ -106,6 +106,7 @@ BAD = [
     (["methods"], [], "has no methods"),
     (["methods", 1, "label"], "A", "two methods labelled 'A'"),
     (["panels"], [], "has no panels"),
+    (["panels"], [{"name": "p", "problem": {"kind": "gp_draw"}}] * 2, "two panels named 'p'"),
     (["panels", 0], {"problem": {"kind": "gp_draw"}}, "name: field required"),
     (["panels", 0, "problem"], {"num_arms": 3}, "`problem` of panel 'p' has no `kind`"),
     (["compare"], [["A", "Z"]], "compares 'Z'"),
