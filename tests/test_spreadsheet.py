@@ -1,5 +1,3 @@
-"""``bo-robust suggest``: tables that are read, tables that are refused, and what is printed."""
-
 import csv
 import math
 import re

@@ -1,5 +1,3 @@
-"""Suggestions on boxes, mixed spaces and lists, with outliers, failures, constraints and several objectives."""
-
 import math
 
 import pytest

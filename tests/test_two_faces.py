@@ -1,16 +1,13 @@
-"""TruncatedGP with GPUCB chooses the arms that the TGP-UCB of arms chooses, and so for ATA."""
-
 import pytest
 import torch
 from botorch.optim import optimize_acqf_discrete
 
 from bo_robust.acquisition import GPUCB
-from bo_robust.bandits import ATAGPUCB, TGPUCB
+from bo_robust.bandits import TGPUCB
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import FiniteWidth, TGPWidth
-from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
-from bo_robust.features import FourierFeatures
-from bo_robust.models import FourierMap, TruncatedFeatureGP, TruncatedGP
+from bo_robust.confidence.truncation import TGPTruncation
+from bo_robust.models import TruncatedGP
 from bo_robust.utils.covariance import SquaredExponential
 from tests.problems import rbf
 
@@ -97,32 +94,3 @@ def test_a_batched_model_chooses_the_arms_of_all_trials(tkwargs, name):
         history.append(chosen)
         rewards.append(reward)
     assert not torch.equal(*torch.stack(history, 1)[:2])  # trials are different
-
-
-@pytest.mark.parametrize("rule", ["zero", "clip"])
-@pytest.mark.parametrize("root", ["symmetric", "cholesky"])
-def test_ata_chooses_the_arms_of_the_engine(tkwargs, root, rule):
-    """TruncatedFeatureGP re-truncates from the raw data what the arm state follows by updates and reward lists."""
-    arms, f, noise = problem(tkwargs, 1)
-    level = ATAFourierTruncation(1.0, 0.8, 0.1, ROUNDS, 64)
-    width = FiniteWidth(num_arms=50, delta=0.1, scale=0.3)
-    features = FourierFeatures(LENGTHSCALE, 8, ((0.0, 1.0), (0.0, 1.0)))
-    algorithm = ATAGPUCB(width, level, features, root, rule)
-    state = algorithm.init(ArmKernel.from_covariance(SquaredExponential(LENGTHSCALE), arms), NOISE_VAR)
-    tolerance = 1e-6 if root == "symmetric" else 1e-9
-    chosen, rewards, shares = [], [], []
-    for t in range(1, ROUNDS + 1):
-        choice = int(algorithm.select(state, torch.zeros(1, **tkwargs)).arms)
-        reward = f[choice] + noise[t - 1]
-        algorithm.observe(state, torch.tensor([choice], device=arms.device), reward)
-        chosen.append(choice)
-        rewards.append(reward)
-        options = {"noise_var": NOISE_VAR, "covar_module": rbf(tkwargs, LENGTHSCALE), "root": root, "rule": rule}
-        model = TruncatedFeatureGP(arms[chosen], torch.stack(rewards), FourierMap(8), level, **options)
-        posterior = model.posterior(arms)
-        assert torch.allclose(posterior.mean[:, 0], state.posterior.mean[0], rtol=0, atol=tolerance)
-        assert torch.allclose(posterior.variance[:, 0], state.posterior.variance[0], rtol=0, atol=tolerance)
-        assert float(model.information_gain) == pytest.approx(float(state.posterior.information_gain), rel=1e-6)
-        shares.append(float(model.truncated_share))
-    assert max(shares) > 0.0
-    assert len(set(chosen)) < ROUNDS

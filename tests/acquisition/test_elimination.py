@@ -1,5 +1,3 @@
-"""The largest bound of the active candidates, and the test of candidates against that over arms."""
-
 import math
 import warnings
 
@@ -7,9 +5,7 @@ import pytest
 import torch
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.exceptions.warnings import BadInitialCandidatesWarning
-from botorch.models.transforms.outcome import Standardize
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim import optimize_acqf_discrete
 from gpytorch.means import ConstantMean, Mean
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, eliminate
@@ -19,7 +15,7 @@ from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, SelfNormalisedWidth
 from bo_robust.models import Candidate, CandidateEnsemble
 from bo_robust.utils.covariance import SquaredExponential
-from tests.problems import gp_of_candidate, rand, rbf, unit_box
+from tests.problems import gp_of_candidate, rand, rbf
 
 NOISE_VAR, DELTA = 0.01, 0.1
 WIDTH = SelfNormalisedWidth(1.0, 0.1, 0.05)
@@ -111,14 +107,6 @@ class TestEliminationUCB:
         for x in X[:5]:
             grown = observe(model, x, f(x))
             assert int(run_test(grown, width).tested[-1]) == acqf.chosen_candidate(x)
-
-    def test_before_any_reward(self, tkwargs):
-        model = make(tkwargs, n=0)
-        acqf = EliminationUCB(model)
-        assert acqf(rand(tkwargs, 3, 1, 2)).tolist() == pytest.approx([float(acqf.width.max())] * 3)
-        with pytest.warns(BadInitialCandidatesWarning):  # all are equal
-            x, _ = optimize_acqf(acqf, unit_box(tkwargs), q=1, num_restarts=1, raw_samples=4)
-        assert eliminate(observe(model, x, 1.0)).t == 2
 
     def test_senses(self, tkwargs):
         model, X = make(tkwargs), rand(tkwargs, 6, 1, 2, seed=1)
@@ -251,27 +239,6 @@ def test_by_likelihood_it_chooses_as_over_arms(tkwargs, form):
     else:
         assert sizes == {1}
         assert len(set(map(tuple, seen))) > 1
-
-
-@pytest.mark.parametrize("form", ["errors", "likelihood"])
-def test_standardised_rewards_may_have_any_units(tkwargs, form):
-    """Picks and active candidates do not depend on the units; bounds are in them."""
-    arms = torch.linspace(0, 1, 40, **tkwargs).unsqueeze(-1)
-    U = [{"kernel": "rbf", "lengthscale": ell, "noise_var": NOISE_VAR} for ell in (0.1, 0.3, 1.0)]
-    noise = 0.1 * torch.randn(20, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(**tkwargs)
-    run = []
-    for center, scale in ((0.0, 1.0), (-40.0, 1e-3), (7e5, 3e4)):
-        model, chosen = CandidateEnsemble(arms[:0], arms[:0], U, outcome_transform=Standardize(m=1)), []
-        for eta in noise:
-            best = int(EliminationUCB(model, eliminate(model, form))(arms.unsqueeze(-2)).argmax())
-            chosen.append([3, 17, 31][len(chosen)] if len(chosen) < 3 else best)
-            model = observe(model, arms[chosen[-1]], center + scale * (torch.sin(9 * arms[chosen[-1]]) + eta))
-        left = eliminate(model, form)
-        run.append((chosen, left.active, (EliminationUCB(model, left)(arms.unsqueeze(-2)) - center) / scale))
-    for other in run[1:]:
-        assert other[0] == run[0][0]
-        torch.testing.assert_close(other[1:], run[0][1:], atol=1e-5, rtol=1e-5)
-    assert bool(left.active.all()) == (form == "errors")
 
 
 def test_equal_bounds_are_the_first_candidate_s(device):

@@ -1,5 +1,3 @@
-"""Value at risk and worst case over candidates: against HE-StableOpt over arms, and V-UCB with each candidate alone."""
-
 import pytest
 import torch
 

@@ -1,6 +1,5 @@
 import math
 
-import numpy as np
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
@@ -13,7 +12,7 @@ from bo_robust.acquisition import GPUCB, ucb
 from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.models import TruncatedGP
-from tests.problems import dense_posterior, rand, rbf
+from tests.problems import rand, rbf
 
 NOISE_VAR = 0.1
 
@@ -27,19 +26,6 @@ def data(tkwargs, n=14):
 
 def make(tkwargs, n=14):
     return TruncatedGP(*data(tkwargs, n), TGPTruncation(4.0, 1.0), noise_var=NOISE_VAR, covar_module=rbf(tkwargs, 0.3))
-
-
-def test_value_against_a_dense_solve(tkwargs):
-    model, acqf = make(tkwargs), GPUCB(make(tkwargs), ConstantWidth(1.5))
-    arms, pending = rand(tkwargs, 30, 2, seed=3), rand(tkwargs, 2, 2, seed=4)
-    X, y = model.train_inputs[0], model.train_targets
-    for given in (None, pending, None):
-        acqf.set_X_pending(given)
-        mean, _ = dense_posterior(arms, X, y, NOISE_VAR, 0.3)
-        known = X if given is None else torch.cat([X, given])
-        _, variance = dense_posterior(arms, known, 0.0 * known[:, 0], NOISE_VAR, 0.3)
-        for one in (acqf, GPUCB(model, ConstantWidth(1.5), X_pending=given)):
-            np.testing.assert_allclose(one(arms.unsqueeze(-2)).detach().cpu(), mean + 1.5 * variance**0.5, atol=1e-9)
 
 
 def test_round_and_information_gain_reach_the_width(tkwargs, monkeypatch):

@@ -113,45 +113,20 @@ def test_points_under_evaluation_certify_nothing(tkwargs):
     torch.testing.assert_close(pending.regret_bound(x), plain.regret_bound(x))
 
 
-def test_choices_by_hand(tkwargs):
-    z = torch.tensor([[0.1], [0.2], [0.3]], **tkwargs)
+def test_random_choices_by_hand(tkwargs):
+    """alpha = 0.3: row 0 offers point 0, row 1 points 0 and 1; all of them have positive probability."""
+    z, p = torch.tensor([[0.1], [0.2], [0.3]], **tkwargs), torch.tensor([0.4, 0.3, 0.3], **tkwargs)
     lower = torch.tensor([[0.0, 1.0, 2.0], [0.0, 0.0, 2.0]], **tkwargs)
     upper = torch.tensor([[1.5, 4.0, 3.0], [5.0, 6.0, 7.0]], **tkwargs)
-    x = torch.tensor([[7.0], [8.0]], **tkwargs)
-    # Equal weights, alpha = 1/2: VaR is the second smallest. Row 0: l <= 1 and u >= 3: point 1. Row 1: l <= 0 and
-    # u >= 6: point 1.
-    choice = choose_condition(x, FiniteEnvironment(z), ValueAtRisk(0.5), lower, upper)
-    assert choice.index.tolist() == [1, 1]
-    assert choice.z.tolist() == [[0.2], [0.2]]
-    assert choice.point.tolist() == [[7.0, 0.2], [8.0, 0.2]]
-    assert choice.regret_bound.tolist() == [3.0, 6.0]
-    # alpha = 0.3: row 1 offers points 0 and 1, of which 0 is more probable.
-    p = torch.tensor([0.4, 0.3, 0.3], **tkwargs)
-    choice = choose_condition(x, FiniteEnvironment(z, p), ValueAtRisk(0.3), lower, upper)
-    assert choice.index.tolist() == [0, 0]
-    draws = torch.tensor([0.0, 0.9], **tkwargs)
-    choice = choose_condition(x, FiniteEnvironment(z, p), ValueAtRisk(0.3), lower, upper, "uniform", draws)
-    assert choice.index.tolist() == [0, 1]
-    choice = choose_condition(x, FiniteEnvironment(z, p), ValueAtRisk(0.3), lower, upper, "drawn", draws)
-    assert choice.index.tolist() == [0, 2]
-    choice = choose_condition(x, PerturbationEnvironment(z), ValueAtRisk(0.5), lower, upper)
-    assert choice.point.tolist() == [[7.2], [8.2]]
+    x, draws = torch.tensor([[7.0], [8.0]], **tkwargs), torch.tensor([0.0, 0.9], **tkwargs)
+    for rule, index in (("probable", [0, 0]), ("uniform", [0, 1]), ("drawn", [0, 2])):
+        choice = choose_condition(x, FiniteEnvironment(z, p), ValueAtRisk(0.3), lower, upper, rule, draws)
+        assert choice.index.tolist() == index
 
 
 def plain_gp(tkwargs):
     X = rand(tkwargs, 12, 2)
     return SingleTaskGP(X, torch.sin(6 * X).sum(-1, keepdim=True)).eval()
-
-
-def test_stable_opt_is_v_ucb_for_small_alpha(tkwargs):
-    model = plain_gp(tkwargs)
-    environment = conditions(tkwargs)
-    stable = StableOpt(model, environment, 2.0)
-    limit = ValueAtRiskUCB(model, environment, float(environment.probabilities.min()) / 2, 2.0)
-    x = torch.rand(30, 1, **tkwargs)
-    assert torch.equal(stable(x.unsqueeze(1)), limit(x.unsqueeze(1)))
-    assert torch.equal(stable.select_condition(x).index, limit.select_condition(x).index)
-    assert (stable.lacing_values(x).sum(-1) == 1).all()
 
 
 def test_stable_opt_in_a_ball_prefers_the_broad_peak(tkwargs):

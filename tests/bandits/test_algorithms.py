@@ -1,5 +1,3 @@
-"""The rules by hand, and their trivial limits; what every algorithm keeps is in tests/contract."""
-
 import math
 
 import pytest
@@ -25,56 +23,11 @@ from bo_robust.confidence import (
     ConstantWidth,
     FiniteWidth,
     RandomisedWidth,
-    SelfNormalisedWidth,
     information_gain,
 )
 from bo_robust.confidence.truncation import RULES, TGPTruncation
-from bo_robust.utils.covariance import SquaredExponential
 from tests.bandits.naive import exact
-from tests.bandits.problems import N, check_golden, draw_from_prior, kernel, run_rounds, table
-
-
-def test_gp_ucb_rule_by_hand(device):
-    # K = I, lambda = 1: one reward y at arm i gives mean y/2, sigma^2 1/2. After y = (2, 0) at arms 0, 1:
-    # mean (1, 0, 0), sigma (.7071, .7071, 1). w = 1: bounds 1.707, .707, 1; w = 4: 3.83, 2.83, 4.
-    for w, arm in ((1.0, 0), (4.0, 2)):
-        algorithm = GPUCB(ConstantWidth(w))
-        state = algorithm.init(ArmKernel.from_matrix(torch.eye(3, dtype=torch.float64, device=device)), 1.0)
-        for i, y in enumerate((2.0, 0.0)):
-            algorithm.observe(
-                state, torch.tensor([i], device=device), torch.tensor([y], dtype=torch.float64, device=device)
-            )
-        selection = algorithm.select(state, torch.zeros(1, device=device))
-        assert selection.arms.tolist() == [arm]
-        assert selection.width == w
-
-
-def test_width_sees_the_realised_information_gain(device):
-    width = SelfNormalisedWidth(1.0, 0.3, 0.1)
-    f, noise, uniforms = table(2, 25, device)
-    chosen, state = run_rounds(GPUCB(width), kernel(device), f, noise, uniforms)
-    for i in range(2):
-        K = kernel("cpu").matrix[chosen[:, i].cpu()][:, chosen[:, i].cpu()]
-        gain = float(information_gain.exact(K, 0.1))
-        shown = GPUCB(width).select(state, uniforms[0]).width[i]
-        assert float(shown) == pytest.approx(1.0 + 0.3 * math.sqrt(2 * (gain + 1 + math.log(10))), rel=1e-9)
-
-
-def test_tgp_zeroes_with_the_level_of_the_round(golden, device):
-    # golden tgp: v = alpha = 1, so b_t = t^(1/4); rewards beyond it count as zero, each with its own level
-    data, expected = golden["data"], golden["tgp"]
-    X = torch.tensor(data["X"] + data["X_test"], dtype=torch.float64, device=device)
-    kern = ArmKernel.from_covariance(SquaredExponential(0.4), X)
-    algorithm = TGPUCB(ConstantWidth(1.0), TGPTruncation(1.0, 1.0))
-    state = algorithm.init(kern, data["noise_var"])
-    zeroed = []
-    for i, y in enumerate(data["y"]):
-        info = algorithm.observe(
-            state, torch.tensor([i], device=device), torch.tensor([y], dtype=torch.float64, device=device)
-        )
-        zeroed.append(bool(info.truncated))
-    assert zeroed == [y == 0.0 for y in expected["truncated"]]
-    check_golden(state.posterior, expected)
+from tests.bandits.problems import N, draw_from_prior, kernel, run_rounds, table
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -1,13 +1,9 @@
-"""ATA-GP-UCB: Algorithm 2 written out, its intervals, and what it does when things go wrong."""
-
-import io
 import math
 from functools import partial
 from itertools import pairwise
 
 import pytest
 import torch
-from rich.console import Console
 
 from bo_robust.bandits import ATAGPUCB
 from bo_robust.bandits.posteriors import reward_lists, whitening
@@ -21,8 +17,6 @@ from bo_robust.confidence.truncation import (
     PublishedATATruncation,
     TGPTruncation,
 )
-from bo_robust.experiments import run as runs
-from bo_robust.experiments.config import parse
 from bo_robust.features import FourierFeatures
 from bo_robust.features.leverage import draw_dictionary, keep_probability
 from bo_robust.utils.covariance import SquaredExponential
@@ -76,10 +70,7 @@ class NaiveATA:
 @ROOTS
 @pytest.mark.parametrize("rule", ["theorem", "published"])
 def test_a_run_is_algorithm_2(reads, rule, root, device):
-    """Width and level are those of the size of the present dictionary.
-
-    ``tests/test_two_faces.py`` has Fourier features, against the model of BoTorch.
-    """
+    """Width and level are those of the size of the present dictionary."""
     s, T, tail = 2, 60, {"moment_bound": 0.5, "alpha": 0.9, "horizon": 60}
     if rule == "theorem":
         width = partial(ATANystromWidth, 1.0, noise_var=1.0, delta=0.1, epsilon=0.5, **tail)
@@ -125,6 +116,7 @@ def test_a_run_is_algorithm_2(reads, rule, root, device):
     ("redraw", "rounds"), [(1.0, list(range(1, 13))), (1.5, [1, 2, 3, 5, 8, 12]), (2.0, [1, 2, 4, 8])]
 )
 def test_redraw_schedule(redraw, rounds, monkeypatch, device):
+    """Between its rounds features stay, and no uniform is needed."""
     kernel = ArmKernel.from_covariance(SquaredExponential(0.3), square(20, device))
     algorithm = ATAGPUCB(ConstantWidth(1.0), NoTruncation(), NystromDictionary(1.0, redraw))
     state, drawn, draw = algorithm.init(kernel, 0.1, 2), [], NystromDictionary.draw
@@ -136,21 +128,11 @@ def test_redraw_schedule(redraw, rounds, monkeypatch, device):
     monkeypatch.setattr(NystromDictionary, "draw", watched)
     eta, uniforms = heavy(12, 2, device)
     for t in range(12):
-        algorithm.observe(state, algorithm.select(state, uniforms[t]).arms, eta[t], uniforms[t])
+        before = state.posterior.whitening.table
+        given = uniforms[t] if t + 1 in rounds else None
+        algorithm.observe(state, algorithm.select(state, uniforms[t]).arms, eta[t], given)
+        assert (state.posterior.whitening.table is before) == (given is None)
     assert drawn == rounds
-
-
-def test_between_redraws_features_stay_and_no_uniform_is_needed(device):
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), square(20, device))
-    algorithm = ATAGPUCB(ConstantWidth(1.0), NoTruncation(), NystromDictionary(1.0, 2.0))
-    state = algorithm.init(kernel, 0.1, 2)
-    eta, uniforms = heavy(12, 2, device)
-    arms = torch.tensor([3, 4], device=device)
-    for t in range(2):
-        algorithm.observe(state, arms, eta[t], uniforms[t])
-    table = state.posterior.whitening.table
-    algorithm.observe(state, arms, eta[2])
-    assert state.posterior.whitening.table is table
 
 
 @pytest.mark.parametrize("reads", [False], indirect=True)
@@ -246,27 +228,3 @@ def test_intervals_cover_with_pareto_rewards(device):
     wide, narrow = cover(f.to(device), draw, 20.0 * float(f.max() / 2) ** 1.9, 0.9, "cholesky")
     assert wide >= 0.9
     assert narrow < 0.5
-
-
-@pytest.mark.parametrize("features", [{"kind": "fourier", "nodes": 16}, {"kind": "nystrom", "oversampling": 2.0}])
-@pytest.mark.parametrize("root", whitening.ROOTS)
-def test_a_run_that_truncates_everything_warns(features, root, tmp_path):
-    """Not a silent zero posterior: the summary names b_t and the scale of the rewards."""
-    tiny = {"kind": f"ata_{features['kind']}", "moment_bound": 1e-8, "alpha": 1.0}
-    algorithm = {"name": "ata-gp-ucb", "label": "ATA", "features": features, "root": root, "truncation": tiny}
-    data = {
-        "name": "test",
-        "trials": 2,
-        "horizon": 60,
-        "methods": [algorithm],
-        "panels": [
-            {"name": "t3", "problem": {"kind": "rkhs_function", "noise": {"kind": "student_t", "df": 3}}},
-        ],
-    }
-    summary = runs.start(parse(data), tmp_path / "out", console=Console(file=io.StringIO()))
-    (warning,) = [line for line in summary["panels"][0]["warnings"] if line.startswith("ATA: ")]
-    assert "100 % of all rewards lost" in warning
-    assert "moment_bound" in warning
-    assert "b_t = " in warning
-    assert "median |reward|" in warning
-    assert summary["panels"][0]["methods"]["ATA"]["truncated"] > 0.9

@@ -1,5 +1,3 @@
-"""BBKB over arms: what its shortlist must not change."""
-
 import torch
 
 from bo_robust.bandits import BBKB, bbkb

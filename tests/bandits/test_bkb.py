@@ -1,5 +1,3 @@
-"""BKB: the paper's algorithm written out, and its guarantees over many runs."""
-
 import pytest
 import torch
 
@@ -32,9 +30,6 @@ def values(kernel, s):
     return (torch.sin(5.0 * kernel.arms[:, 0]) * torch.cos(3.0 * kernel.arms[:, 1])).expand(s, -1)
 
 
-# The definition ---------------------------------------------------------------------------------------------
-
-
 def test_picks_are_those_of_algorithm_1(device):
     """Every past point on its own, copies and all, symmetric roots, everything from scratch each round."""
     n, T, q, noise_var = 40, 60, 2.0, 0.1
@@ -61,9 +56,6 @@ def test_picks_are_those_of_algorithm_1(device):
     torch.testing.assert_close(state.posterior.mean[0], mean, rtol=0.0, atol=1e-8)
     torch.testing.assert_close(state.posterior.variance[0], variance, rtol=0.0, atol=1e-8)
     assert len(set(past)) > len(D) > 3  # some were left out
-
-
-# Guarantees -------------------------------------------------------------------------------------------------
 
 
 def unit_norm_functions(kernel, s, device):
@@ -111,9 +103,6 @@ def test_theorem_over_200_runs(noise_var, device):
         assert float(state.posterior.size.double().mean()) < 0.25 * float(pulled.double().mean())
         most = 3.0 * (1.0 + 1.0 / noise_var) * alpha * q * T / noise_var
         assert most < 0.3 * T  # keeping every point would break the bound
-
-
-# Trials, redraws, seeds -------------------------------------------------------------------------------------
 
 
 def test_persistent_redraw_is_a_rebuild_with_its_dictionary(device):

@@ -1,5 +1,3 @@
-"""MLE-GP-UCB, ExpectedUCB and A-GP-UCB: arms chosen by plain loops, lengthscales that shrink."""
-
 import math
 
 import pytest

@@ -1,5 +1,3 @@
-"""HE-GP-UCB: golden and hand-made eliminations, order of U, survival, elimination by likelihood."""
-
 import math
 import warnings
 
@@ -139,13 +137,11 @@ def test_the_true_candidate_survives_and_wrong_ones_die(device):
     assert not violated(state.posterior.active, state.failures).any()
 
 
-def test_large_kernels_and_equal_candidates(device):
-    """Widths by a norm bound suppose k(x, x) <= 1; ``test_refusals`` has the others."""
+def test_widths_that_suppose_no_scale_take_large_kernels(device):
+    """``test_refusals`` has those by a norm bound."""
     kernel, _ = hills(10, device)
     large = candidate_kernel([kernel.matrix[0], 4.0 * kernel.matrix[0]])
     assert HEGPUCB(BayesianFiniteWidth(10, 0.1), 0.1, 0.1).init(large, 0.1).posterior.active.shape == (1, 2)
-    with pytest.warns(UserWarning, match=r"candidates \[0, 1\] are the same"):
-        HEGPUCB(ConstantWidth(1.0), 0.1, 0.1).init(kernel, 0.1)
 
 
 def test_likeliest_is_mle_gp_ucb_exactly(device):
@@ -179,6 +175,7 @@ def test_elimination_by_likelihood_by_hand(device):
     assert (row["left"], row["right"]) == pytest.approx((9.0 / 2.02, math.log(20.0)))
     # a failed pull tells nothing and changes nothing
     algorithm.observe(state, arm, prior.new_full((1,), math.nan))
+    assert eliminations(state) == [row]
     assert state.posterior.last_gain[0].tolist() == pytest.approx([0.5 * math.log(101.0)] * 2)
     # rewards near 3 bring the other back, and the last of these gained less than half a bit
     algorithm.observe(state, arm, prior.new_full((1,), 3.2))

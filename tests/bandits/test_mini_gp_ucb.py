@@ -1,5 +1,3 @@
-"""mini-GP-UCB: its repetitions by hand, and the exact posterior it keeps with one row per repetition."""
-
 import math
 
 import pytest
@@ -20,22 +18,6 @@ def problem(n, s, T, device):
 
 def value(x, device):
     return torch.tensor([x], dtype=torch.float64, device=device)
-
-
-def test_repetitions_by_hand(device):
-    """One arm, k = lambda = 1, C = 2: floor(3 / sigma^2) pulls, so 3, then 12 at sigma^2 = 1/4, then 48 at 1/16."""
-    algorithm = MiniGPUCB(ConstantWidth(1.0), 2.0)
-    state = algorithm.init(ArmKernel.from_matrix(torch.ones(1, 1, dtype=torch.float64, device=device)), 1.0)
-    posterior, arm, seen = state.posterior, torch.zeros(1, dtype=torch.long, device=device), []
-    for y in range(1, 65):
-        algorithm.observe(state, arm, value(float(y), device))
-        seen.append((float(posterior.counts), float(posterior.mean), float(posterior.information_gain)))
-    # mean (1 + .. + N) / (1 + N) = N / 2, gain 1/2 log(1 + N) after N = 3, 15 and 63 pulls, nothing between
-    expected = [0.0] * 2 + [3.0] * 12 + [15.0] * 48 + [63.0] * 2
-    assert [c for c, _, _ in seen] == expected
-    assert [m for _, m, _ in seen] == pytest.approx([c / 2 for c in expected], rel=1e-12)
-    assert [g for _, _, g in seen] == pytest.approx([0.5 * math.log1p(c) for c in expected], rel=1e-12)
-    assert float(posterior.variance) == pytest.approx(1 / 64, rel=1e-12)
 
 
 def test_selects_by_hand_and_keeps_the_arm(device):

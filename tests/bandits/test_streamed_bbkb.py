@@ -1,5 +1,3 @@
-"""BBKB over blocks of arms: the choices of BBKB, exact argmaxes, other arms every round, several ranks."""
-
 import json
 import math
 import subprocess
@@ -177,8 +175,6 @@ def test_bad_streams_are_refused_and_change_nothing(device):
     with pytest.raises(ValueError, match="NaN"):
         algorithm.observe(state, nan[13], 1.0, 0.5)
 
-
-# Ranks -------------------------------------------------------------------------------------------------------
 
 SCRIPT = """
 import json, os, sys, datetime

@@ -1,5 +1,3 @@
-"""V-UCB in arm mode: by hand, its limit StableOpt, the BoTorch face, recommendation, bounds."""
-
 import math
 
 import pytest
@@ -42,24 +40,6 @@ def run_rounds(algorithm, tkwargs, f, noise, uniforms, before=None):
 def regret_bound(posterior, selection):
     """2 w_t sigma_{t-1}(x_t, z_t), Lemma 3: of the posterior before the round's rewards."""
     return 2.0 * selection.width * posterior.variance.gather(1, selection.arms[:, None])[:, 0].sqrt()
-
-
-def test_a_round_by_hand(tkwargs):
-    """Two designs, two conditions, a diagonal prior: bounds are mean +- 2 sd."""
-    K = torch.diag(torch.tensor([1.0, 4.0, 0.25, 0.25], **tkwargs))
-    mean = torch.tensor([0.0, 0.0, 1.5, 2.0], **tkwargs)
-    # u = 2, 4 | 2.5, 3 and l = -2, -4 | 0.5, 1. alpha = 1/2, weights .6, .4 (.6 first): VaR(u) = 2 | 2.5.
-    state = VUCB(ConstantWidth(2.0), 0.5, 2, (0.6, 0.4)).init(ArmKernel.from_matrix(K), 0.1, 3, prior_mean=mean)
-    u = torch.tensor([0.1, 0.5, 0.9], **tkwargs)
-    # Design 1: VaR(l) = 0.5, VaR(u) = 2.5: condition 0 is lacing (condition 1 has l = 1).
-    assert VUCB(ConstantWidth(2.0), 0.5, 2, (0.6, 0.4)).select(state, u).arms.tolist() == [2] * 3
-    # alpha = 0.7: VaR(u) = 4 | 3: design 0, VaR(l) = -2, so l <= -2 and u >= 4: condition 1.
-    selection = VUCB(ConstantWidth(2.0), 0.7, 2, (0.6, 0.4)).select(state, u)
-    assert selection.arms.tolist() == [1] * 3
-    assert regret_bound(state.posterior, selection).tolist() == [8.0] * 3
-    # Means: u = 2.8 | 2.7.
-    assert VUCB(ConstantWidth(2.0), Mean(), 2, (0.6, 0.4)).select(state, u).arms.tolist() == [1] * 3
-    assert StableOpt(ConstantWidth(2.0), 2).select(state, u).arms.tolist() == [2] * 3
 
 
 @pytest.mark.parametrize("width", [FiniteWidth(40, 0.1), SelfNormalisedWidth(1.0, 0.2, 0.1), RandomisedWidth(40)])

@@ -1,5 +1,3 @@
-"""The regret bounds of Srinivas et al. 2010 against hand arithmetic and against simulated regret."""
-
 import math
 
 import pytest

@@ -1,5 +1,3 @@
-"""Constants from old rewards: hand-computed tails and moments, simulated rewards and real ones."""
-
 import dataclasses
 import math
 import warnings

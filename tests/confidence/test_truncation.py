@@ -1,5 +1,3 @@
-"""Truncation levels and the truncation of rewards."""
-
 import math
 
 import numpy as np
@@ -31,17 +29,10 @@ EXAMPLES = {"none": {}, "tgp": TGP, "ata_fourier": ATA, "ata_nystrom": ATA, "ata
 @pytest.mark.parametrize(
     ("level", "t", "expected"),
     [
-        (TGPTruncation(1.0, 1.0), 16, 2.0),  # Figure 1 (f): t^(1/4)
-        (TGPTruncation(8.0, 0.5), 27, 12.0),  # 8^(2/3) 27^(1/3) = 4 * 3
+        # 8^(2/3) 27^(1/3) / 4
         (TGPTruncation(8.0, 0.5, scale=0.25), 27, 3.0),
-        # 2 * 4 * 5 / delta = e^4: (9 / 4)^(1/2), the same for every t as alpha = 1
-        (ATAFourierTruncation(9.0, 1.0, 40 / E**4, 5, 4), 1, 1.5),
-        (ATAFourierTruncation(9.0, 1.0, 40 / E**4, 5, 4), 900, 1.5),
-        # alpha = 1/2, 2 * 1 * 5 / delta = e^8: (64 / 8)^(2/3) 64^(1/6) = 4 * 2
-        (ATAFourierTruncation(64.0, 0.5, 10 / E**8, 5, 1), 64, 8.0),
+        # alpha = 1/2, 2 * 1 * 5 / delta = e^8: (64 / 8)^(2/3) 64^(1/6) / 2
         (ATAFourierTruncation(64.0, 0.5, 10 / E**8, 5, 1, scale=0.5), 64, 4.0),
-        # 4 for 2
-        (ATANystromTruncation(64.0, 0.5, 20 / E**8, 5, 1), 64, 8.0),
         # (64 / log 80)^(2/3) * 64^(1/6)
         (PublishedATATruncation(64.0, 0.5, 5, 16), 64, 32.0 * math.log(80.0) ** (-2.0 / 3.0)),
         (PublishedATATruncation(64.0, 0.5, 2, 1), 64, 32.0 * math.log(2.0) ** (-2.0 / 3.0)),  # the least T and p
@@ -60,16 +51,6 @@ def test_golden(golden):
         cls = classes[case["name"].split(" ")[0]]
         args = {names.get(name, name): value for name, value in case["args"].items() if name != "t"}
         assert cls(**args)(case["args"]["t"]) == pytest.approx(case["level"], rel=1e-12), case["name"]
-
-
-def test_golden_truncated_rewards(golden, device):
-    def tensor(values):
-        return torch.tensor(values, dtype=torch.float64, device=device)
-
-    y, tgp = tensor(golden["data"]["y"]), golden["tgp"]
-    levels = TGPTruncation(tgp["v"], tgp["alpha"])(torch.arange(1, y.numel() + 1, device=device))
-    torch.testing.assert_close(levels, tensor(tgp["levels"]), rtol=1e-12, atol=0.0)
-    assert torch.equal(truncate(y, levels), tensor(tgp["truncated"]))
 
 
 @pytest.mark.parametrize("name", TRUNCATIONS)
@@ -121,16 +102,6 @@ def test_truncate_does_not_hide_failed_pulls(rule, device):
     cut = truncate(y, 2.0, rule)
     assert math.isnan(cut[0])
     assert cut[1:].tolist() == ([2.0, -2.0] if rule == "clip" else [0.0, 0.0])
-
-
-@settings(max_examples=50, deadline=None)
-@given(y=st.floats(-1e300, 1e300), level=st.floats(0.0, 1e6), rule=st.sampled_from(sorted(RULES)))
-def test_rewards_within_the_level_are_kept(y, level, rule):
-    kept = float(truncate(torch.tensor(y, dtype=torch.float64), level, rule))
-    if abs(y) <= level:
-        assert kept == y
-    else:
-        assert kept == {"zero": 0.0, "clip": math.copysign(level, y)}[rule]
 
 
 BAD = dict.fromkeys(("moment_bound", "scale"), (0.0, -1.0, math.nan)) | {"alpha": [0.0, 1.2], "delta": [0.0, 1.0]}

@@ -1,5 +1,3 @@
-"""Configuration files: defaults, includes, overrides, and errors that name the nearest key."""
-
 import json
 import math
 import re
@@ -92,15 +90,10 @@ def change(data, path, value):
 BAD = [
     (["trails"], 3, "did you mean 'trials'"),
     (["repetitions"], 3, "unknown key 'repetitions' in the run; did you mean 'trials'"),
-    (["panels", 0, "algorithms"], ["gp-ucb"], "unknown key 'algorithms' in panel 'p'; did you mean 'methods'"),
-    (["rounds"], 3, "did you mean 'horizon'"),
-    (["problem"], {"kind": "gp_draw"}, "`problem:` is a key of a panel; write it there, under `panels:`"),
     (["methods", 0, "name"], "mc-var", "'mc-var' is for `loop: environment`, this is `loop: arms`"),
     (["panels", 0, "problem"], {"name": "gp_draw"}, "has no `kind`; write kind: 'gp_draw'"),
     *((["trials"], n, f"panel 'p': trials: input should be a valid integer, got {n!r}") for n in ("a", True)),
-    (["trials"], 0, "panel 'p': trials: input should be greater than or equal to 1, got 0"),
     (["delta"], 1.5, "panel 'p': delta: input should be less than 1, got 1.5"),
-    (["seed"], -1, "panel 'p': seed: input should be greater than or equal to 0, got -1"),
     (["seed"], 2**63, "panel 'p': seed: input should be less than 9223372036854775808"),
     (["dtype"], "float16", "dtype: input should be 'float64' or 'float32'"),
     *((["noise_var"], v, "panel 'p': noise_var: input should be ") for v in (-0.1, math.inf, 10**400)),
@@ -110,9 +103,7 @@ BAD = [
     (["panels", 0], 3, "panels.0: input should be a valid mapping"),
     (["panels", 0, "problem"], "gp_draw", "panel 'p': problem: input should be a valid mapping, got 'gp_draw'"),
     (["panels", 0, "problem"], {"kind": ["f"]}, "kind of `problem` of panel 'p' must be text"),
-    (["panels", 0, "problem"], {"kind": "gp_draw", 3: 4}, "input should be a valid string, got 3"),
     (["methods"], [], "has no methods"),
-    (["methods", 0, "name"], "gp_ucb", "did you mean 'gp-ucb'"),
     (["methods", 1, "label"], "A", "two methods labelled 'A'"),
     (["panels"], [], "has no panels"),
     (["panels"], [{"name": "p", "problem": {"kind": "gp_draw"}}] * 2, "two panels named 'p'"),
@@ -120,7 +111,6 @@ BAD = [
     (["panels", 0, "problem"], {"num_arms": 3}, "`problem` of panel 'p' has no `kind`"),
     (["compare"], [["A", "Z"]], "compares 'Z'"),
     (["compare"], [["A"]], "compare.0: list should have at least 2 items"),
-    (["compare"], "A", "compare: input should be a valid list, got 'A'"),
 ]
 
 
@@ -130,26 +120,20 @@ BAD_OF_A_LOOP = [
     (environment, {"dtype": "float64"}, "`dtype:` of panel 'B' is for `loop: arms` only"),
     (environment, {"panels": [{"name": "B", "problem": {"kind": "gp_draw"}}]}, "problem 'gp_draw' is for `loop: arms`"),
     (environment, {"methods": ["gp-ucb"]}, "'gp-ucb' is for `loop: arms`, this is `loop: environment`"),
-    (environment, {"methods": ["v-ucbb"]}, "did you mean 'v-ucb'"),
     (environment, {"methods": [{"name": "rho-kg-apx", "fantasy": 3}]}, "did you mean 'fantasies'"),
     (environment, {"methods": [{"name": "random", "restarts": 3}]}, "panel 'B': method 'random' has no 'restarts'"),
     (environment, {"methods": [{"name": "rho-kg-apx", "fantasies": 0}]}, "fantasies must be a whole number >= 1"),
     (environment, {"methods": [{"name": "mc-var", "samples": 1.5}]}, "samples of method 'mc-var' must be a whole num"),
     (environment, {"panels": [{"name": "B", "problem": {"kind": "brannin"}}]}, "did you mean 'branin'"),
-    (environment, {"panels": [{"name": "B"}]}, "panel 'B': problem: field required"),
-    (environment, {"refit_every": 0}, "panel 'B': refit_every: input should be greater than or equal to 1"),
     (environment, {"initial": 0}, "initial of panel 'B' must be at least 1 point"),
     (botorch, {"methods": ["RobustGp"]}, "panel 'B': unknown method 'RobustGp'; did you mean 'RobustGP'"),
-    (botorch, {"methods": ["gp-ucb"]}, "'gp-ucb' is for `loop: arms`, this is `loop: botorch`"),
     (botorch, {"methods": [{"name": "RobustGP", "replicate": True}]}, "did you mean 'replicates'"),
     (botorch, {"delta": 0.1}, "`delta:` of panel 'B' is for `loop: arms` only"),
     (botorch, {"outliers": {"kind": "shfit", "share": 0.1}}, "panel 'B': outliers: .* 'shfit'; did you mean 'shift'"),
-    (botorch, {"outliers": {"kind": "shift"}}, "panel 'B': outliers.shift.share: field required"),
     (botorch, {"outliers": {"kind": "shift", "share": 1.5}}, "outliers.shift.share: input should be less than 1"),
     (botorch, {"outliers": {"kind": "cauchy", "share": 0.1, "size": 3}}, "key 'outliers.cauchy.size' in panel 'B'"),
     (botorch, {"outliers": {"share": 0.1}}, "panel 'B': outliers: unable to extract tag using discriminator 'kind'"),
     (botorch, {"outliers": "shift"}, "panel 'B': outliers: input should be a valid mapping"),
-    (botorch, {"panels": [{"name": "B", "problem": {"kind": "gp_draw"}}]}, "problem 'gp_draw' is for `loop: arms`"),
     (botorch, {"initial": 9}, "initial must be below the horizon"),
 ]
 
@@ -264,28 +248,23 @@ def test_the_shipped_configurations_load_by_name(tmp_path, monkeypatch):
         assert {panel.loop for panel in config.panels} == {expected}
 
 
-CONSTANT, COMPACT = {"kind": "constant"}, {"kind": "compact", "a": 1.0, "b": 1.0, "r": 1.0}
 SCHEDULES = [
     ({"name": "gp-ucb", "width": {"kind": "finit"}}, "did you mean 'finite'"),
-    ({"name": "gp-ucb", "width": {"kind": "finite", "scale": -1.0}}, "scale"),
     ({"name": "gp-ucb", "width": {"kind": "compact"}}, "needs 'dim'"),
-    ({"name": "gp-ucb", "widht": {"kind": "finite"}}, "did you mean 'width'"),
-    ({"name": "gp-ucb", "width": {"scale": 1.0}}, "width has no `kind`"),
     ({"name": "gp-ucb", "width": {"kind": ["f"]}}, "'GP-UCB' of panel 'p': the kind of width must be text"),
     ({"name": "gp-ucb", "margin": 0.1}, "panel 'p': method 'gp-ucb' has no 'margin'"),
     ({"name": "ei", "width": {"kind": "finite"}}, "panel 'p': method 'ei' has no 'width'; it has no options"),
-    ({"name": "pi", "margin": -1.0}, "margin"),
     ({"name": "bkb", "oversampling": 0.5}, "must be a finite number >= 1"),
-    ({"name": "bkb", "epsilon": 1.5}, "epsilon"),
     ({"name": "bkb", "epsilon": 0.5, "oversampling": 5.0}, "in place of oversampling"),
     ({"name": "gp-ucb", "epsilon": 0.5}, "panel 'p': method 'gp-ucb' has no 'epsilon'"),
     ({"name": "bbkb", "oversampling": 5.0, "batch_constant": -1.0}, "batch_constant"),
     ({"name": "bbkb"}, "panel 'p': method 'bbkb' needs 'oversampling' and 'batch_constant', which must be given"),
     ({"name": "bbkb", "epsilon": 0.5}, "method 'bbkb' needs 'batch_constant', which"),
     ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "moment_bound": -2.0, "alpha": 1.0}}, "moment_bound"),
-    ({"name": "gp-ucb", "width": CONSTANT | {"value": True}}, "value of width 'constant' must be a number, got True"),
-    ({"name": "gp-ucb", "width": CONSTANT | {"value": math.nan}}, "value must be a finite number"),
-    ({"name": "gp-ucb", "width": COMPACT | {"dim": 10**400}}, "dim must be a whole number"),
+    (
+        {"name": "gp-ucb", "width": {"kind": "constant", "value": True}},
+        "value of width 'constant' must be a number",
+    ),
 ]
 
 
@@ -327,19 +306,13 @@ PARAMETERS = [
     ({"kind": "gp_draw", "num_arm": 3}, "panel 'p': .*did you mean 'num_arms'"),
     (RKHS | {"positive": "no"}, "panel 'p': positive of problem 'rkhs_function' must be true or false, got 'no'"),
     (RKHS | {"num_arms": 0}, "panel 'p': num_arms must be at least 1"),
-    (RKHS | {"lengthscale": math.nan}, "panel 'p': lengthscale"),
     ({"kind": "hard_instance", "alpha": 1e-9}, "panel 'p': a parameter is too large or too small"),
     (RKHS | {"noise": "gaussian"}, "noise of problem 'rkhs_function' must be a mapping or empty, got 'gaussian'"),
     ({**RKHS, "noise": {"kind": "studentt"}}, "panel 'p': .*did you mean 'student_t'"),
-    ({**RKHS, "noise": {"kind": "student_t", "df": "3"}}, "panel 'p': df of noise 'student_t' must be a number"),
-    ({**RKHS, "noise": {"kind": "student_t", 3: 4}}, "key 3, which is no text"),
     ({"kind": "gp_draw", "seed": 3}, "panel 'p': 'seed' is no parameter of a problem; set `seed:` of the panel"),
-    ({"kind": "gp_draw", "trials": 3}, "set `trials:` of the panel"),
     ({"kind": "gp_draw", "name": "x"}, "set `kind:`"),
     ({"kind": "intel_lab", "data_dir": "/tmp"}, "use --data-dir"),
-    ({"kind": "gp_draw", "return": 3}, "panel 'p'"),
     ({"kind": "branin", "z": "neither"}, "'discrete' or 'continuous'"),
-    ({"kind": "branin", "zz": 1}, "has no 'zz'"),
     ({"kind": "branin", "device": "cpu"}, "use --device"),
 ]
 

@@ -1,5 +1,3 @@
-"""Runs of algorithms over candidates: what they take from the problem, initial designs, and the record."""
-
 import json
 import warnings
 

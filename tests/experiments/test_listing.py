@@ -1,5 +1,3 @@
-"""What the command line lists: one plain sentence about every configuration and every entry of a registry."""
-
 import tomllib
 from pathlib import Path
 

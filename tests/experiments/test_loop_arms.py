@@ -1,5 +1,3 @@
-"""The loop over arms: traces recomputed from first principles, and what they keep of dictionaries."""
-
 import numpy as np
 import pytest
 import torch
@@ -21,7 +19,7 @@ METHODS = [
 
 
 def panel(**changes):
-    problem = {"kind": "rkhs_function", "num_arms": 40, "noise": T3}
+    problem = {"kind": "rkhs_function", "num_arms": 40, "noise": T3, "noise_var": 0.5}
     settings = {"name": "p", "problem": problem, "trials": 3, "horizon": 30, "methods": METHODS, **changes}
     return parse({"panels": [settings]}).panels[0]
 

@@ -1,5 +1,3 @@
-"""BoTorch's loop: equal readings for all methods, recommendations, settings, and a run from end to end."""
-
 import json
 import math
 import warnings

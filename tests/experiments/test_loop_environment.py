@@ -1,5 +1,3 @@
-"""The loop on a tiny problem."""
-
 import math
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Wrong readings: their shares, sizes and laws, and that kinds share their numbers."""
-
 import numpy as np
 import pytest
 import torch

@@ -1,5 +1,3 @@
-"""Pictures of panels: they are drawn for one trial and one round as for many, whatever the names."""
-
 import io
 
 import pandas as pd

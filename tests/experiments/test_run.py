@@ -1,5 +1,3 @@
-"""Runs end to end: what they leave, any interruption followed by the same command, and every way to be refused."""
-
 import json
 import os
 import signal

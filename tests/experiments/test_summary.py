@@ -1,5 +1,3 @@
-"""Numbers of a summary by hand, and the tables on a terminal."""
-
 import math
 
 import numpy as np
@@ -83,19 +81,30 @@ def test_metadata_of_jobs_are_joined():
     assert [row["trial"] for row in joined["eliminations"]["eliminations"]] == [1, 2]
 
 
+FOURIER, NYSTROM = {"kind": "fourier", "nodes": 16}, {"kind": "nystrom", "oversampling": 2.0}
+
+
 @pytest.mark.parametrize(
-    ("trials", "horizon", "level"),
-    [(4, 200, "0.0376"), (1, 9, "0.0173")],  # b_T = v^(1/2) T^(1/4)
+    ("trials", "horizon", "name", "options", "said"),
+    [
+        (4, 200, "tgp-ucb", {}, "b_t = 0.0376"),  # b_T = v^(1/2) T^(1/4)
+        (1, 9, "tgp-ucb", {}, "b_t = 0.0173"),
+        (2, 60, "ata-gp-ucb", {"features": FOURIER, "root": "cholesky"}, "100 % of all rewards lost"),
+        (2, 60, "ata-gp-ucb", {"features": NYSTROM, "root": "symmetric"}, "100 % of all rewards lost"),
+    ],
 )
-def test_losing_most_rewards_to_truncation_warns(tmp_path, trials, horizon, level):
-    method = {"name": "tgp-ucb", "label": "TGP", "truncation": {"kind": "tgp", "moment_bound": 1e-4, "alpha": 1.0}}
+def test_losing_most_rewards_to_truncation_warns(tmp_path, trials, horizon, name, options, said):
+    kind = f"ata_{options['features']['kind']}" if options else "tgp"
+    level = {"kind": kind, "moment_bound": 1e-8 if options else 1e-4, "alpha": 1.0}
+    method = {"name": name, "label": "A", "truncation": level, **options}
     panel = {"name": "t3", "problem": {"kind": "rkhs_function", "noise": {"kind": "student_t", "df": 3}}}
     data = {"trials": trials, "horizon": horizon, "methods": [method], "panels": [panel]}
     summary = runs.start(parse(data), tmp_path / "out")
-    (line,) = summary["panels"][0]["warnings"]
-    assert "moment_bound" in line
-    assert "the most in number is arm" in line
-    assert f"b_t = {level}" in line
+    (line,) = [line for line in summary["panels"][0]["warnings"] if line.startswith("A: ")]
+    where = "the most in number is arm" if name == "tgp-ucb" else "median |reward|"
+    for words in (said, "moment_bound", "b_t = ", where):
+        assert words in line
+    assert summary["panels"][0]["methods"]["A"]["truncated"] > 0.9
 
 
 def test_odd_names_and_narrow_terminals_do_not_break_a_table(tmp_path, capsys):

@@ -1,8 +1,5 @@
-"""Leverage score sampling: probabilities, draws and padding."""
-
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,7 +12,6 @@ from bo_robust.features.leverage import (
     padded,
     theory_oversampling,
 )
-from bo_robust.utils.random import stream
 
 
 def tensor(values, device, dtype=torch.float64):
@@ -76,15 +72,6 @@ def test_draws_by_hand(device):
         ([nan, 0.1, 0.2, 0.0], [0.9, 0.9, 0.9, 0.9], [False, False, True, False]),
     ):
         assert draw_dictionary(tensor([probability], device), tensor([uniform], device)).tolist() == [kept]
-
-
-def test_trials_draw_on_their_own(device):
-    """A batch of trials draws what each draws alone."""
-    uniform = torch.from_numpy(np.stack([stream(3, "dictionary", i).random(11) for i in range(5)])).to(device)
-    probability = 0.02 + 0.3 * uniform.flip(0)
-    batch = draw_dictionary(probability, uniform)
-    for i in range(5):
-        assert torch.equal(batch[i : i + 1], draw_dictionary(probability[i : i + 1], uniform[i : i + 1]))
 
 
 @settings(max_examples=50, deadline=None)

@@ -1,23 +1,17 @@
-"""Nyström features: the dictionary's root, its accuracy and its order."""
-
 import math
 
 import mpmath
 import pytest
 import torch
-from gpytorch.kernels import LinearKernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bo_robust.features.nystrom import (
-    DictionaryRoot,
-    NystromWeights,
     dictionary_root,
     nystrom_weights,
-    pivoted_cholesky,
     symmetric_axes,
 )
-from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
+from bo_robust.utils.covariance import Matern, SquaredExponential
 from tests.bandits.naive import inverse_root
 
 SE = SquaredExponential(0.2)
@@ -50,18 +44,6 @@ def ragged(device, sizes, M, seed=0, d=2, covariance=SE):
     K = torch.stack([covariance(x, x) for x in X])
     broken = torch.where(mask.unsqueeze(-1) & mask.unsqueeze(-2), K, torch.nan)
     return K, broken, mask
-
-
-def test_hand_computed(device):
-    """K = [[4, 2], [2, 5]] = L L^T with L = [[2, 0], [1, 2]], L^-1 = [[1/2, 0], [-1/4, 1/2]]."""
-    K = tensor([[4.0, 2.0], [2.0, 5.0]], device)
-    root = dictionary_root(K)
-    assert root.order.tolist() == [0, 1]
-    assert root.rank.item() == 2
-    want = tensor([[0.5, 0.0], [-0.25, 0.5]], device)
-    torch.testing.assert_close(root.inverse, want, rtol=1e-14, atol=1e-15)
-    phi = root.features(tensor([[2.0, 3.0]], device))
-    torch.testing.assert_close(phi, tensor([[1.0, 1.0]], device))
 
 
 @pytest.mark.parametrize("covariance", [SE, SquaredExponential(0.01, 3.0), Matern(0.5, 0.3), Matern(2.5, 0.2)])
@@ -148,23 +130,6 @@ def test_batch_of_different_sizes_equals_single_members(lengthscale, device):
         torch.testing.assert_close(gram(F[i][chosen]), K[i][chosen][:, chosen], rtol=0.0, atol=1e-10)
 
 
-def test_plain_and_pivoted_agree(device):
-    """Where all points are kept, with and without pivots, phi phi^T is the same to rounding."""
-    X, test, covariance = points(device, 12, 2), points(device, 40, 2, seed=1), Matern(1.5, 0.5)
-    K = covariance(X, X)
-    plain = dictionary_root(K)
-    assert plain.order.tolist() == list(range(12))
-    present, none = torch.zeros(1, 12, dtype=torch.bool, device=device), torch.zeros(1).to(K)
-    order, inverse, rank = pivoted_cholesky(K.unsqueeze(0), present, none + 1e-11, none)
-    L = torch.linalg.inv(inverse)
-    assert rank.tolist() == [12]
-    assert sorted(order[0].tolist()) == list(range(12)) != order[0].tolist()
-    torch.testing.assert_close(gram(L[0]), K[order[0]][:, order[0]], rtol=0.0, atol=1e-14)
-    pivoted = DictionaryRoot(order[0], inverse[0], rank[0])
-    got, want = (gram(r.features(covariance(test, X))) for r in (pivoted, plain))
-    torch.testing.assert_close(got, want, rtol=0.0, atol=1e-12)
-
-
 def test_leading_batch_axes_and_shared_points(device):
     X = points(device, 2, 3, 5, 2)
     K = torch.exp(-torch.cdist(X, X).square())
@@ -221,13 +186,6 @@ def test_any_shape(data, s, M, d, seed, device):
     Q = symmetric_axes(F, mask)
     kept = torch.diag_embed((torch.arange(F.shape[-1], device=device) < root.rank.unsqueeze(-1)).double())
     torch.testing.assert_close(Q.mT @ Q, kept, rtol=0.0, atol=1e-12)
-
-
-def test_symmetric_axes_hand_computed(device):
-    """Two copies of one point: K = [[1, 1], [1, 1]], (K^(1/2))^+ k_D = (1, 1)/sqrt(2) k(x, x1); f = k(x, x1)."""
-    F = torch.ones(2, 1, dtype=torch.float64, device=device)
-    want = torch.full((2, 1), 0.5**0.5, dtype=torch.float64, device=device)
-    torch.testing.assert_close(symmetric_axes(F), want, rtol=1e-14, atol=0.0)
 
 
 def test_symmetric_axes_against_dense_root(device):
@@ -310,22 +268,3 @@ def test_the_last_pivots_claim_nothing(seed, device):
     left, apart, rest = (points(device, n, 1, seed=seed + k) % 1 for n, k in ((6, 0), (6, 1000), (18, 2000)))
     X = torch.cat([left, left + 10 ** (5.5 * apart - 8.5), rest])
     assert (variance_of_regression(X, 12, 0.24, 1e-6) / dtc_variance_in_60_digits(X, 12, 0.24, 1e-6)).min() > 0.7
-
-
-def test_any_gpytorch_kernel(device):
-    kernel = LinearKernel().double().to(device)
-    covariance = GPyTorchCovariance(kernel)
-    D, X = points(device, 6, 2), points(device, 9, 2, seed=1)
-    dictionary = nystrom_weights(covariance, D)
-    assert isinstance(dictionary, NystromWeights)
-    phi = features_at(X, covariance, dictionary)
-    assert phi.shape == (9, 2)  # a linear kernel in two dimensions
-    torch.testing.assert_close(gram(phi), covariance(X, X), rtol=0.0, atol=1e-12)
-
-
-def test_symmetric_features_in_the_order_of_the_points(device):
-    D, X = points(device, 5, 1), points(device, 4, 1, seed=1)
-    covariance = Matern(0.5, 0.3)
-    features = features_at(X, covariance, nystrom_weights(covariance, D, "symmetric"))
-    want = covariance(X, D) @ inverse_root(covariance(D, D), "symmetric")
-    torch.testing.assert_close(features, want, rtol=0.0, atol=1e-12)

@@ -97,9 +97,6 @@ def test_accuracy_of_leverage_score_dictionaries(tkwargs):
     assert float(ratios[4.0].median()) == pytest.approx(1.0, abs=0.05)
 
 
-# ---------------------------------------------------------------------------------------------- fitting
-
-
 def test_the_loss_has_the_priors(tkwargs):
     model = BKBModel(points(tkwargs, 50), rewards(points(tkwargs, 50)), noise_var=0.123, outcome_transform=None)
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
@@ -176,9 +173,6 @@ def test_widths_get_the_information_gain_and_the_effective_dimension(tkwargs):
         GPUCB(SingleTaskGP(points(tkwargs, 5), points(tkwargs, 5)[:, :1]), bkb)
     value = qKnowledgeGradient(model, num_fantasies=3, sampler=SobolQMCNormalSampler(torch.Size([3]), seed=0))
     assert value(points(tkwargs, 2, 4)).isfinite().all()
-
-
-# ---------------------------------------------------------------------------------------------- copies of a point
 
 
 def test_copies_by_hand():

@@ -1,5 +1,3 @@
-"""Candidates from plain settings, and candidate sets: grids in the logarithm, Sobol sequences, families."""
-
 import itertools
 import json
 import math

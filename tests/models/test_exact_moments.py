@@ -1,5 +1,3 @@
-"""The product form of exact posterior moments: equal to ``posterior``, never stale, and left out where unknown."""
-
 import gpytorch
 import pytest
 import torch

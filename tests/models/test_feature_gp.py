@@ -47,9 +47,6 @@ def test_nystrom_against_dense_matrices(tkwargs):
     torch.testing.assert_close(far, k(X[:1], X[:1]), atol=1e-9, rtol=0)
 
 
-# ---------------------------------------------------------------------------------------------- fitting
-
-
 @pytest.mark.parametrize("kind", MAPS)
 def test_evidence_and_its_gradients_are_those_of_dense_matrices(tkwargs, kind):
     """Of more features than rewards (Fourier) and of fewer (Nystrom)."""
@@ -67,9 +64,6 @@ def test_evidence_and_its_gradients_are_those_of_dense_matrices(tkwargs, kind):
         loss.backward()
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
     torch.testing.assert_close(*gradients, atol=1e-7, rtol=0)
-
-
-# ---------------------------------------------------------------------------------------------- acquisition
 
 
 def test_construct_inputs(tkwargs):

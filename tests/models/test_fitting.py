@@ -1,5 +1,3 @@
-"""Fits by gradients that are written out against BoTorch's fits."""
-
 import numpy as np
 import pytest
 import torch

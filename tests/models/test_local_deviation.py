@@ -1,5 +1,3 @@
-"""Local deviations against their definition, and the variance inflation that predictions keep."""
-
 import math
 
 import numpy as np

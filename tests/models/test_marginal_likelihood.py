@@ -1,7 +1,4 @@
-"""The evidence of RobustGP's search against BoTorch's own, and both ways of computing it against each other."""
-
 import copy
-import math
 
 import numpy as np
 import pytest
@@ -174,15 +171,6 @@ def test_both_ways_have_one_prior_and_one_maximum(name):
     assert gains[0] == pytest.approx(gains[1], abs=1e-4)
 
 
-def test_rows_that_are_left_out_do_not_count():
-    model = make("default")
-    y, kept = model.train_targets.numpy(), np.array([0, 2, 3, 7])
-    evidence = evidence_of(model)
-    other = y.copy()
-    other[1] = 1e6
-    assert evidence.loss(evidence.start, y, kept)[0] == evidence.loss(evidence.start, other, kept)[0]
-
-
 def test_known_noise_is_in_the_units_of_the_targets():
     """Targets and known noise ten times as small in a unit ten times as large; learned noise has no unit."""
     X, Y = data()
@@ -190,21 +178,6 @@ def test_known_noise_is_in_the_units_of_the_targets():
     np.testing.assert_allclose(known.prior(known.start, 10.0).noise, variances(Y).flatten().numpy() / 100.0)
     learned = evidence_of(SingleTaskGP(X, Y, outcome_transform=None))
     np.testing.assert_array_equal(learned.prior(learned.start, 10.0).noise, learned.prior(learned.start).noise)
-
-
-def test_one_reward_by_hand():
-    """One row: minus log N(y; mean, 1 + noise) and the priors."""
-    X, Y = data()
-    model = SingleTaskGP(X, Y, outcome_transform=None)
-    evidence = evidence_of(model)
-    theta = np.array([0.1, 0.2, 0.3, -3.0, 0.4])
-    kernel, noise = model.covar_module.lengthscale_prior, model.likelihood.noise_covar.noise_prior
-    variance, y = 1.0 + math.exp(-3.0), 1.5
-    prior = sum(((x - float(kernel.loc)) / float(kernel.scale)) ** 2 / 2.0 + x for x in theta[:3])
-    prior += ((-3.0 - float(noise.loc)) / float(noise.scale)) ** 2 / 2.0 - 3.0
-    value, _ = evidence.loss(theta, np.full(N, y), np.array([5]))
-    assert value == pytest.approx(0.5 * ((y - 0.4) ** 2 / variance + math.log(2.0 * math.pi * variance)) + prior)
-    np.testing.assert_array_equal(evidence.start[:3], model.covar_module.lengthscale.detach().log().numpy()[0])
 
 
 def test_no_cholesky_factor_is_a_large_loss_without_slope():

@@ -1,5 +1,3 @@
-"""The outcome scale of RobustGP: the transforms, their choice by evidence, and BoTorch's use of the scaled model."""
-
 import pickle
 
 import pytest

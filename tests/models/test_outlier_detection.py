@@ -1,5 +1,3 @@
-"""Outlier detection: closed forms against refitting, moves of the search against their gains, limits."""
-
 import itertools
 import math
 

@@ -1,5 +1,3 @@
-"""Replicates: what is measured again, and lists of ``RobustGP`` for constraints and several objectives."""
-
 import math
 
 import pytest

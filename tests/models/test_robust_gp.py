@@ -1,5 +1,3 @@
-"""RobustGP: its inliers, its equality with SingleTaskGP on them, its state, and its place in BoTorch's loops."""
-
 import io
 import warnings
 
@@ -61,8 +59,10 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize(("n", "d", "wrong"), [(4, 1, 0), (25, 3, 0), (10, 1, 1), (25, 3, 3)])
+CASES = [("default", 4, 1, 0), ("default", 25, 3, 0), ("default", 10, 1, 1), *((name, 25, 3, 3) for name in OPTIONS)]
+
+
+@pytest.mark.parametrize(("name", "n", "d", "wrong"), CASES)
 @pytest.mark.parametrize("known", [False, True])
 def test_outliers_leave_no_trace(name, n, d, wrong, known):
     """Without them it is SingleTaskGP, bit for bit."""

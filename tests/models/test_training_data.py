@@ -1,17 +1,6 @@
-import pytest
 import torch
-from gpytorch.likelihoods import GaussianLikelihood
 
-from bo_robust.models.training_data import one_noise_likelihood, recommendable
-
-
-def test_one_noise():
-    likelihood = GaussianLikelihood()
-    assert one_noise_likelihood("Model", None, likelihood, torch.float64) is likelihood
-    assert float(one_noise_likelihood("Model", 0.25, None, torch.float64).noise) == 0.25
-    assert one_noise_likelihood("Model", None, None, torch.float64).noise_covar.noise_prior is not None
-    with pytest.raises(ValueError, match="one noise variance for all observations"):
-        one_noise_likelihood("Model", None, GaussianLikelihood(batch_shape=torch.Size([2])), torch.float64)
+from bo_robust.models.training_data import recommendable
 
 
 def test_points_observed_to_be_bad_are_not_recommended():

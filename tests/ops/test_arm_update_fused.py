@@ -1,5 +1,3 @@
-"""The round in Triton (interpreted where there is no GPU) against the plain one, buffer by buffer."""
-
 from dataclasses import fields, replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""One place decides which path an op takes."""
-
 import sys
 from types import SimpleNamespace
 

@@ -1,13 +1,7 @@
-"""Scores under a DTC posterior: the definition, chunks and blocks, other covariances, the state, and the Triton op."""
-
-import math
-
 import gpytorch
 import pytest
 import torch
 
-from bo_robust.bandits.posteriors import dtc
-from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.features.nystrom import dictionary_root
 from bo_robust.ops import naive_ops
 from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, naive
@@ -73,17 +67,6 @@ def fused(fused_module):
     return fused_module("dtc_scores")
 
 
-def test_by_hand(device):
-    """D = {0}, one reward 2 there, noise 1: z(x) = k(x), V = 2, mean k(x), variance 1 - k(x)^2 / 2."""
-    one = torch.ones(1, 1, dtype=torch.float64, device=device)
-    dictionary = Dictionary(0.0 * one[None], one[None], one[None] / math.sqrt(2.0), one)
-    arms = torch.tensor([[2.0], [0.0], [1.0]], dtype=torch.float64, device=device)
-    scores = dtc_scores(arms, dictionary, SquaredExponential(1.0), one[0])
-    k = [math.exp(-2.0), 1.0, math.exp(-0.5)]
-    assert scores.mean[0].tolist() == pytest.approx(k, rel=1e-14)
-    assert scores.variance[0].tolist() == pytest.approx([1.0 - 0.5 * x * x for x in k], rel=1e-14)
-
-
 @every_covariance
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 8])
 def test_is_the_definition(covariance, d, device, small):
@@ -122,35 +105,6 @@ def test_any_covariance(device, small):
     arms, dictionary, noise = problem(45, (20, 12), 2, COVARIANCES["matern52"], device)
     scores = dtc_scores(arms.float(), dictionary, GPyTorchCovariance(kernel), noise)
     assert_scores(scores, dtc_scores(arms.float(), dictionary, COVARIANCES["matern52"], noise), 1e-7)
-
-
-def run(covariance, device, rounds=40, s=3):
-    """DTC states of some rounds at random arms, dictionaries of different sizes, and ten more rewards after them."""
-    g = torch.Generator().manual_seed(3)
-    X = torch.rand(120, 2, generator=g, dtype=torch.float64).to(device)
-    kernel = ArmKernel.from_covariance(covariance, X)
-    posterior = dtc.init(kernel, torch.linspace(0.1, 0.3, s, dtype=torch.float64, device=device), s)
-    for t in range(rounds + 10):
-        arms = torch.randint(0, 120, (s,), generator=g).to(device)
-        rewards = torch.randn(s, generator=g, dtype=torch.float64).to(device)
-        if t == rounds:
-            keep = (posterior.counts > 0) & (torch.rand(s, 120, generator=g, dtype=torch.float64).to(device) < 0.6)
-            dtc.rebuild(posterior, keep)
-            yield X, posterior
-        dtc.count(posterior, arms, rewards)
-        if t >= rounds:
-            dtc.redraw(posterior, posterior.dictionary)
-    yield X, posterior
-
-
-@every_covariance
-def test_is_what_the_state_holds(covariance, device):
-    """After a new dictionary, and after rewards that only updated F and the weights."""
-    for X, posterior in run(covariance, device):
-        assert len(set(posterior.size.tolist())) > 1
-        dictionary = Dictionary(X[posterior.points], posterior.root, posterior.factor, posterior.weights)
-        scores = dtc_scores(X, dictionary, covariance, posterior.noise_var)
-        assert_scores(scores, posterior, 1e-8)
 
 
 def test_every_device_can_take_the_plain_path(device):

@@ -1,5 +1,3 @@
-"""What is measured: the floors of the ops, and the check that fused and plain results agree."""
-
 import torch
 
 from benchmarks.ops.registry import OPS

@@ -1,5 +1,3 @@
-"""Functionals by hand, their bounds as properties, and lacing values that always exist."""
-
 import math
 
 import numpy as np
@@ -11,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bo_robust.risk_measures.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase, as_functional
+from bo_robust.risk_measures.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
 from bo_robust.risk_measures.selection_rules import select_by_rule
 
 # Few distinct numbers, so that ties are common, and any floats.
@@ -147,11 +145,6 @@ def test_cvar_is_lacing_at_the_level_of_the_largest_gap(tkwargs):
     # VaR(l) at levels 1/4, 1/2: 0, 1; VaR(u): 0.1, 2.1. The largest gap 1.1 is at 1/2: l <= 1 and u >= 2.1.
     assert CVaR(0.5).lacing(lower, upper).tolist() == [False, True, False, False]
     assert CVaR(0.25).lacing(lower, upper).tolist() == ValueAtRisk(0.25).lacing(lower, upper).tolist()
-
-
-def test_a_number_is_the_alpha_of_a_value_at_risk():
-    assert as_functional(0.1) == ValueAtRisk(0.1)
-    assert as_functional(Mean()) == Mean()
 
 
 def test_lacing_values_of_the_mean_are_probable_ones(device):

@@ -1,5 +1,3 @@
-"""Covariances against their formulas and against GPyTorch's kernels."""
-
 import math
 
 import gpytorch

@@ -1,5 +1,3 @@
-"""Random streams depend on their key alone; one uniform spreads to many."""
-
 import numpy as np
 import pytest
 import torch

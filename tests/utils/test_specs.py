@@ -1,5 +1,3 @@
-"""From names and options to objects."""
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

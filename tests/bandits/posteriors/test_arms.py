@@ -1,5 +1,3 @@
-"""The arm posterior against dense solves, its two layouts, its two code paths, and long runs."""
-
 import math
 
 import pytest
@@ -47,18 +45,6 @@ def test_matches_dense_solve(n, rounds, trials, dense, device):
     posterior = run_rounds(init(kernel_of(device, n, 0.2), 0.3, trials, dense=dense), pulls, rewards)
     check(posterior, pulls, rewards)
     assert torch.equal(posterior.counts.sum(1), rewards.isfinite().double().sum(0))
-
-
-def test_one_pull_by_hand(device):
-    # K = [[1, .5], [.5, 2]], lambda = .25, arm 0 pays 3: d = 1.25, mean = K[:,0] 3/1.25 = (2.4, 1.2),
-    # variance = (1 - 1/1.25, 2 - .25/1.25) = (.2, 1.8), gain = 1/2 log(1 + 1/.25) = 1/2 log 5.
-    K = torch.tensor([[1.0, 0.5], [0.5, 2.0]], dtype=torch.float64, device=device)
-    for dense in (True, False):
-        posterior = init(ArmKernel.from_matrix(K), 0.25, dense=dense)
-        observe(posterior, torch.tensor([0], device=device), torch.tensor([3.0], device=device, dtype=K.dtype))
-        torch.testing.assert_close(posterior.mean.cpu(), torch.tensor([[2.4, 1.2]], dtype=K.dtype))
-        torch.testing.assert_close(posterior.variance.cpu(), torch.tensor([[0.2, 1.8]], dtype=K.dtype))
-        assert float(posterior.information_gain) == pytest.approx(0.5 * math.log(5))
 
 
 def test_golden_exact(golden, device):

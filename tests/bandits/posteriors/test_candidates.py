@@ -1,5 +1,3 @@
-"""A posterior under every candidate is that of each alone; evidence against a dense solve."""
-
 import math
 import warnings
 

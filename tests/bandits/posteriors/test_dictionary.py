@@ -1,5 +1,3 @@
-"""Nyström features of arms: the paper's embedding, and how dictionaries are drawn."""
-
 import pytest
 import torch
 

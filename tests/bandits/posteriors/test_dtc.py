@@ -1,5 +1,3 @@
-"""The sparse posterior against its definition (symmetric roots, copies of points), its limits, and long chains."""
-
 import math
 
 import pytest
@@ -63,9 +61,6 @@ def check(posterior, keep, arms, rewards, tol=1e-9):
             torch.testing.assert_close(got, value, rtol=0.0, atol=tol * float(value.abs().max()))
 
 
-# Rebuild ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("per_trial", [0, 3])
 def test_rebuild_is_the_definition(per_trial, device):
     kernel, n = matern_kernel(30, device, per_trial), 30
@@ -77,24 +72,6 @@ def test_rebuild_is_the_definition(per_trial, device):
         dtc.rebuild(posterior, keep)
         check(posterior, keep, arms, rewards)
         assert posterior.size.tolist() == list(sizes)
-
-
-def test_by_hand(device):
-    # K = [[1, .5], [.5, 2]], lambda = .25, arm 0 pays 3 and 1; dictionary {1}: z = K[:, 1] / sqrt 2, z_0^2 = 1/8.
-    # V = 2/8 + 1/4 = 1/2, z_0 z_1 = 1/2: mean = z z_0 (3 + 1) / V = (1, 4),
-    # variance = k - z^2 + lambda z^2 / V = (1 - 1/8 + 1/16, 2 - 2 + 1) = (.9375, 1)
-    K = torch.tensor([[1.0, 0.5], [0.5, 2.0]], dtype=torch.float64, device=device)
-    posterior = dtc.init(ArmKernel.from_matrix(K), 0.25)
-    assert posterior.variance.tolist() == [[1.0, 2.0]]
-    zero = torch.tensor([0], device=device)
-    for y in (3.0, 1.0):
-        assert dtc.count(posterior, zero, torch.tensor([y], dtype=K.dtype, device=device)).tolist() == [True]
-    assert posterior.mean.tolist() == [[0.0, 0.0]]  # counted, not yet learnt from
-    dtc.rebuild(posterior, torch.tensor([[False, True]], device=device))
-    torch.testing.assert_close(posterior.mean.cpu(), torch.tensor([[1.0, 4.0]], dtype=K.dtype))
-    torch.testing.assert_close(posterior.variance.cpu(), torch.tensor([[0.9375, 1.0]], dtype=K.dtype))
-    assert float(posterior.effective_dimension) == pytest.approx(2 * 0.9375 / 0.25)
-    assert float(posterior.information_gain) == pytest.approx(math.log(5.0))  # twice at the prior variance
 
 
 def test_golden_bkb(golden, device):
@@ -115,9 +92,6 @@ def test_golden_bkb(golden, device):
     ):
         want = torch.tensor(section[name], dtype=torch.float64, device=device)
         torch.testing.assert_close(got[0, T:], want, rtol=1e-9, atol=0.0)
-
-
-# Observations under one dictionary -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("per_trial", [0, 3])

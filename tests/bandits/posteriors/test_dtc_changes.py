@@ -1,5 +1,3 @@
-"""Dictionaries that change a little, against everything from scratch."""
-
 import pytest
 import torch
 
@@ -68,11 +66,11 @@ def test_changes_are_a_rebuild(per_trial, subset, device):
         kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), X)
     noise_var = torch.tensor([0.01, 0.3, 2.0], dtype=torch.float64, device=device)
     changed = 0
-    for _, posterior, keep in walk(kernel, noise_var, s, 120, device, size=30, subset=subset):
+    for _, posterior, keep in walk(kernel, noise_var, s, 70, device, size=30, subset=subset):
         changed += int((posterior.changes > 0).any())
         check(posterior, keep)
         assert torch.allclose(posterior.information_gain, posterior.information_gain.clamp(min=0.0))
-    assert changed > 60
+    assert changed > 35
 
 
 def test_points_that_others_span(device):
@@ -82,7 +80,7 @@ def test_points_that_others_span(device):
     rebuild keeps it: hence the tolerance.
     """
     kernel = ArmKernel.from_covariance(SquaredExponential(0.2), places(60, 1, device=device))
-    for _, posterior, keep in walk(kernel, 0.01, 2, 150, device, size=40, flips=1):
+    for _, posterior, keep in walk(kernel, 0.01, 2, 80, device, size=40, flips=1):
         check(posterior, keep, tol=1e-5)
         rank = (posterior.root.diagonal(dim1=1, dim2=2) > 0).sum(1)
         assert bool((rank < posterior.size).all())
@@ -103,7 +101,7 @@ def test_where_changes_would_lose_digits_everything_is_rebuilt(dtype, noise_var,
 def test_small_noise(device):
     """At the smallest noise variance that changes serve they agree with a rebuild to 1e-5."""
     kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), places(60, 2, device=device))
-    for _, posterior, keep in walk(kernel, 3e-6, 1, 150, device, size=30):
+    for _, posterior, keep in walk(kernel, 3e-6, 1, 80, device, size=30):
         want = fresh(posterior, keep)
         torch.testing.assert_close(posterior.mean, want.mean, rtol=0.0, atol=1e-5)
         torch.testing.assert_close(posterior.variance, want.variance, rtol=1e-5, atol=1e-8)

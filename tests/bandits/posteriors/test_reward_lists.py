@@ -1,5 +1,3 @@
-"""Truncated sums from sorted lists against sums over all rewards ever seen."""
-
 import math
 
 import pytest
@@ -45,8 +43,9 @@ def check_invariants(lists, rewards, level):
         assert float(lists.total[0, a]) == pytest.approx(math.fsum(values), rel=0, abs=tolerance)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(pulls=PULLS, first=st.sampled_from([1e-3, 0.3, 1.0, 1e301]), shares=SHARES, clip=st.booleans())
+@example(pulls=[(0, y, True, 0.0) for y in (0.0, 0.0, 0.0, 2.0)], first=1.0, shares=[1.0, -1.0, 0.5], clip=False)
 @example(pulls=[(0, 2.0, True, 0.0)] * 40, first=1e-9, shares=[1.0, 0.0, -1.0], clip=True)
 @example(pulls=[(0, 1.0, True, 0.0), (0, -1.0, True, 0.0)] * 8, first=0.5, shares=[1.0, 0.5, 0.25], clip=False)
 def test_any_sequence_of_rewards(pulls, first, shares, clip, device):
@@ -70,37 +69,3 @@ def test_any_sequence_of_rewards(pulls, first, shares, clip, device):
             beyond = [math.copysign(level, w * v) for v in rewards[a] if abs(w) * abs(v) > level] if clip else []
             size = math.fsum(map(abs, kept + beyond))
             assert float(got[a, i]) == pytest.approx(math.fsum(kept + beyond), rel=0, abs=1e-13 * size + 1e-300)
-
-
-@pytest.mark.parametrize(("level", "kept"), [(3.0, [1.0, -2.0, 3.0]), (2.0, [1.0, -2.0]), (0.99, []), (math.inf, None)])
-@pytest.mark.parametrize("clip", [False, True])
-def test_by_hand(level, kept, clip, device):
-    # level 1e-9 lists everything; u = 1 then reads the sum at any higher level
-    lists = reward_lists.init(LIKE.to(device))
-    for count, y in enumerate((-2.0, 1.0, -4.0, 3.0), 1):
-        insert(lists, 1, y, 1e-9, count)
-    assert lists.values[0, 1, -5:].tolist() == [0.0, 1.0, -2.0, 3.0, -4.0]
-    assert lists.largest[0].tolist() == [0.0, 4.0, 0.0]
-    assert lists.total[0].tolist() == [0.0, -2.0, 0.0]
-    kept = [1.0, -2.0, 3.0, -4.0] if kept is None else kept
-    beyond = [y for y in (-2.0, 1.0, -4.0, 3.0) if y not in kept]
-    expected = sum(kept) + (sum(math.copysign(level, y) for y in beyond) if clip else 0.0)
-    pairs = (torch.tensor([0], device=device), torch.tensor([1], device=device))
-    u = torch.tensor([[1.0, -1.0, 0.0]], dtype=torch.float64, device=device)
-    assert lists.truncated_sums(u, u.new_tensor([level]), clip, pairs).tolist() == [[expected, -expected, 0.0]]
-
-
-def test_what_settles_by_hand(device):
-    # b = 1: after the 4th reward of an arm everything up to sqrt(4) = 2 is settled (minus the margin of 1e-5)
-    lists = reward_lists.init(LIKE.to(device))
-    for count, y in enumerate((1.9, -1.5, 2.5), 1):
-        insert(lists, 0, y, 1.0, count)
-    assert lists.values[0, 0, -3:].tolist() == [0.0, 1.9, 2.5]  # -1.5 < sqrt(3) < 1.9
-    insert(lists, 0, 0.25, 1.0, 4)
-    assert lists.values[0, 0, -2:].tolist() == [0.0, 2.5]
-    assert float(lists.settled[0, 0]) == pytest.approx(1.9 - 1.5 + 0.25)
-    insert(lists, 0, 0.0, 1.0, 4)  # a failed pull
-    assert lists.values[0, 0, -2:].tolist() == [0.0, 2.5]
-    insert(lists, 0, 3.0, 2.0, 5)  # b sqrt(5) = 4.47
-    assert lists.size.tolist() == [[0, 0, 0]]
-    assert float(lists.settled[0, 0]) == pytest.approx(1.9 - 1.5 + 0.25 + 2.5 + 3.0)

@@ -1,5 +1,3 @@
-"""The truncated posterior against Algorithm 2 written out: dense V, a fresh root, and a mask over all rewards."""
-
 import math
 
 import pytest
@@ -116,10 +114,10 @@ def test_every_round_is_the_definition(reads, root, rule, kind, device):
     ("root", "rule", "reads", "T"),
     [
         pytest.param("symmetric", "zero", True, 2000, marks=pytest.mark.slow),
-        ("symmetric", "zero", False, 700),
-        ("symmetric", "clip", True, 700),
+        ("symmetric", "zero", False, 400),
+        ("symmetric", "clip", True, 400),
         pytest.param("cholesky", "zero", True, 2000, marks=pytest.mark.slow),
-        ("cholesky", "clip", False, 700),
+        ("cholesky", "clip", False, 400),
     ],
     indirect=["reads"],
 )
@@ -187,18 +185,6 @@ def test_a_level_far_too_small_is_still_right(reads, root, device):
     assert float(posterior.lists.size.sum()) > 145
 
 
-@ROOTS
-def test_everything_truncated_gives_mean_zero_and_says_so(reads, root, device):
-    posterior = truncated.init(to(feature_table("fourier 1d", root), device), torch.ones(2).double().to(device), root)
-    g = torch.Generator().manual_seed(0)
-    for _ in range(40):
-        arms = torch.randint(0, 25, (2,), generator=g).to(device)
-        rewards = (1.0 + torch.rand(2, generator=g, dtype=torch.float64)).to(device)
-        _, lost = truncated.observe(posterior, arms, rewards, 1e-12)
-        assert lost.tolist() == [True, True]
-    assert float(posterior.mean.abs().max()) < 1e-10
-
-
 @pytest.mark.parametrize("section", ["ata_qff_m6", "ata_qff_m10"])
 @ROOTS
 def test_golden_fourier(reads, root, section, golden, device):
@@ -209,18 +195,6 @@ def test_golden_fourier(reads, root, section, golden, device):
     check_run(table, root, data, expected, 1e-6 if root == "symmetric" and reads else 1e-9, device)
 
 
-def test_golden_nystrom(reads, golden, device):
-    # the features of the paper, (K_D^(1/2))^+ k_D(x), by way of a dictionary drawn with certainty
-    data, expected = golden["data"], golden["ata_nystrom"]
-    X = torch.tensor(data["X"] + data["X_test"], dtype=torch.float64, device=device)
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.4), X)
-    counts = torch.zeros(1, 17, dtype=torch.float64, device=device)
-    counts[0, expected["dictionary"]] = 1.0
-    table = NystromDictionary(1.0).draw(kernel, torch.ones_like(counts), counts, torch.full((1,), 0.5).to(counts))
-    assert table.axes.shape == (1, 4, 4)
-    check_run(table, "symmetric", data, expected, 1e-6 if reads else 1e-9, device)
-
-
 def check_run(table, root, data, expected, tol, device):
     noise = torch.tensor([data["noise_var"]], dtype=torch.float64, device=device)
     posterior = truncated.init(table, noise, root)
@@ -228,35 +202,6 @@ def check_run(table, root, data, expected, tol, device):
         reward = torch.tensor([y], dtype=torch.float64, device=device)
         truncated.observe(posterior, torch.tensor([i], device=device), reward, expected["level"])
     check_golden(posterior, expected, tol)
-
-
-@ROOTS
-def test_truncated_rewards_come_back(reads, root, device):
-    # One feature 1, lambda = 1, b = 1: after t pulls u = 1 / sqrt(1 + t). The reward 2 is lost until u 2 <= 1, t = 3.
-    table = FeatureTable(torch.ones(1, 1, dtype=torch.float64, device=device))
-    posterior = truncated.init(table, torch.ones(1, dtype=torch.float64, device=device), root)
-    arm = torch.zeros(1, dtype=torch.long, device=device)
-    means, flags = [], []
-    for y in (2.0, 0.0, 0.0, 0.0):
-        _, lost = truncated.observe(posterior, arm, torch.tensor([y], dtype=torch.float64, device=device), 1.0001)
-        means.append(float(posterior.mean))
-        flags.append(bool(lost))
-    assert means == pytest.approx([0.0, 0.0, 2 / 4, 2 / 5], rel=1e-6)
-    assert flags == [True, False, False, False]
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_rules_by_hand(reads, rule, device):
-    # Two arms, features e_1 and e_2, lambda = 1, b = 1. Rewards at arm 0: 0.6, then 9. After them u = 1 / sqrt 3.
-    # zero: r = .6 u, mean .6/3. clip: r = .6 u + 1, mean (.6 + sqrt 3)/3.
-    table = FeatureTable(torch.eye(2, dtype=torch.float64, device=device))
-    posterior = truncated.init(table, torch.ones(1, dtype=torch.float64, device=device), "symmetric", rule)
-    for y in (0.6, 9.0):
-        reward = torch.tensor([y], dtype=torch.float64, device=device)
-        truncated.observe(posterior, torch.tensor([0], device=device), reward, 1.0)
-    expected = {"zero": 0.2, "clip": (0.6 + math.sqrt(3)) / 3}[rule]
-    assert posterior.mean[0].tolist() == pytest.approx([expected, 0.0], rel=1e-6)
-    assert posterior.variance[0].tolist() == pytest.approx([1 / 3, 1.0], rel=1e-6)
 
 
 @pytest.mark.parametrize("size", [1e300, 1e308])

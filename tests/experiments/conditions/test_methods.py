@@ -1,5 +1,3 @@
-"""What the methods propose, and the knowledge gradient against a plain loop."""
-
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction

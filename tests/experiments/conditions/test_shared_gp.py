@@ -1,5 +1,3 @@
-"""The shared GP."""
-
 import pytest
 import torch
 from botorch.exceptions.errors import ModelFittingError

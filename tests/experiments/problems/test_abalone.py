@@ -1,5 +1,3 @@
-"""Abalone on the real file (skipped where it is absent)."""
-
 import numpy as np
 import pandas as pd
 import pytest

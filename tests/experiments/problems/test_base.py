@@ -1,5 +1,3 @@
-"""The Problem container: its checks, its optimum, its moves."""
-
 import math
 
 import pytest

@@ -1,5 +1,3 @@
-"""Finding and checking data files: what an error says, and that nothing is unpickled."""
-
 import gzip
 import hashlib
 import io

@@ -1,5 +1,3 @@
-"""Problems over designs: units, optima, replicates of tables, and files that are refused."""
-
 import numpy as np
 import pytest
 import torch

@@ -1,5 +1,3 @@
-"""Kernels and constants of data tables on tables small enough to do by hand."""
-
 import numpy as np
 import pytest
 import torch

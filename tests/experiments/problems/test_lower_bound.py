@@ -1,5 +1,3 @@
-"""The hard functions: their shape, norm against interpolation, spectral density against covariance."""
-
 import math
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Problems over designs and conditions: the arms, and what regret is about."""
-
 import pandas as pd
 import pytest
 import torch

@@ -1,5 +1,3 @@
-"""make_problem: every problem alone and among others, on any dtype; typos."""
-
 import importlib.util
 import inspect
 import math

@@ -1,5 +1,3 @@
-"""Sensor problems on the real files (skipped where they are absent)."""
-
 import numpy as np
 import pytest
 import torch

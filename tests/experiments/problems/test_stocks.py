@@ -1,5 +1,3 @@
-"""The stock problem from the file inside skfolio's wheel."""
-
 import importlib.util
 import sys
 

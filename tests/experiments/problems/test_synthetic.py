@@ -1,5 +1,3 @@
-"""Synthetic problems against sums written out, exact roots, and the paper's constants."""
-
 import math
 import re
 

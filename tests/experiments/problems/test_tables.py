@@ -1,5 +1,3 @@
-"""Table problems on the real files (skipped where absent), against numbers of the reference notes."""
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,5 +1,3 @@
-"""The experiments of HE-GP-UCB: functions at stated points, candidates by hand, draws, and what is refused."""
-
 import math
 
 import numpy as np

@@ -1,40 +1,17 @@
-"""What a value-at-risk problem offers, and the distributions of Z."""
-
+import dataclasses
 import math
 
 import pytest
 import torch
 
-from bo_robust.experiments.problems.conditions.base import ConditionsProblem
+from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.experiments.problems.conditions.synthetic import unit_environment
 from bo_robust.risk_measures.environments import FiniteEnvironment
 
 
-def table(*rows):
-    return torch.tensor(rows, dtype=torch.float64)
-
-
-def tiny(**changes):
-    fields = {
-        "name": "tiny",
-        "f": lambda X: X.sum(-1),
-        "x_bounds": table([0.0, 0.0], [1.0, 2.0]),
-        "z_bounds": table([0.0], [1.0]),
-        "noise_var": 0.1,
-        "alpha": 0.5,
-        "initial": 3,
-        "environment": FiniteEnvironment(table([0.0], [1.0]), table(0.25, 0.75)),
-    }
-    return ConditionsProblem(**(fields | changes))
-
-
-def test_what_a_finite_problem_offers():
-    problem = tiny()
-    assert (problem.dim_x, problem.dim_z) == (2, 1)
-    assert problem.points.tolist() == [[0.0], [1.0]]
-    assert problem.probabilities.tolist() == [0.25, 0.75]
-    equal = tiny(environment=FiniteEnvironment(table([0.0]).expand(4, 1)))
-    assert equal.probabilities.tolist() == [0.25] * 4
+def test_points_without_probabilities_weigh_the_same():
+    environment = FiniteEnvironment(torch.zeros(4, 1, dtype=torch.float64))
+    assert dataclasses.replace(make("branin"), environment=environment).probabilities.tolist() == [0.25] * 4
 
 
 @pytest.mark.parametrize(("dim", "w", "largest"), [(1, 100, 49 / 99), (2, 64, 3 / 7)])

@@ -1,5 +1,3 @@
-"""The portfolio surrogate rebuilt from its data: fit, sign, optimum."""
-
 import json
 
 import pytest

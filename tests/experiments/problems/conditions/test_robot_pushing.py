@@ -1,5 +1,3 @@
-"""Robot pushing: without Box2D a clear error and our control loop on a stand-in; with it, a real push."""
-
 import math
 import sys
 from types import SimpleNamespace

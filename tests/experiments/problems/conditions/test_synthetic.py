@@ -1,5 +1,3 @@
-"""Value-at-risk problems by name, and the synthetic functions at points known from elsewhere."""
-
 import math
 
 import pytest
