@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import argparse
 import csv
-import difflib
-import math
-import re
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bo_robust.search_space import MOST_POINTS
 from bo_robust.suggest import Suggestion, suggest
+from bo_robust.table import Column, Table, TableError, number, read_table
+from bo_robust.utils.specs import nearest
 
-__all__ = ["Column", "Table", "TableError", "main", "read_table"]
+__all__ = ["main"]
 
 FAILED = "failed"
 KINDS = {
@@ -28,117 +26,7 @@ KINDS = {
     "continuous": "columns of numbers, though all so far are whole",
     "categorical": "columns of categories",
 }
-DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+)$")
 Z95 = 1.96  # standard deviations on either side of the mean that hold 95 % of a normal distribution
-
-
-class TableError(ValueError):
-    """A table that cannot be used; the message names file, row and column."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """The rows of a CSV file, as text, by the names in its header; ``rows[i]`` is row i + 2 of the file."""
-
-    path: Path
-    names: list[str]
-    rows: list[list[str]]
-    separator: str = ","
-
-    def cells(self, name: str) -> list[str]:
-        """The cells of a column."""
-        position = self.names.index(name)
-        return [row[position] for row in self.rows]
-
-    def where(self, row: int, name: str) -> str:
-        """The place of a cell, for errors."""
-        return f"{self.path}, row {row + 2}, column {name!r}"
-
-    def names_rows(self, name: str) -> bool:
-        """Whether a column holds a text of its own in every row, such as a sample's name."""
-        cells = self.cells(name)
-        return 1 < len(set(cells)) == len(cells) and all(_number(cell) is None for cell in cells)
-
-
-def read_table(path: Path) -> Table:
-    """Read a CSV file with a header; raises ``TableError`` where it is none."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise TableError(f"{path}: {error.strerror or error}.") from None
-    except UnicodeDecodeError:
-        raise TableError(f"{path} is not UTF-8 text; save it as CSV (UTF-8).") from None
-    lines = text.splitlines()
-    if not lines or not lines[0].strip():
-        raise TableError(f"{path} is empty; its first row must name the columns.")
-    separator = max(",;\t", key=lines[0].count)  # what spreadsheets write, by country
-    parsed = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator)]
-    if separator != ",":
-        parsed[1:] = [[DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in row] for row in parsed[1:]]
-    names, rows = parsed[0], parsed[1:]
-    for i, name in enumerate(names):
-        if not name:
-            raise TableError(f"{path}: column {i + 1} has no name in the first row.")
-        if names.index(name) < i:
-            raise TableError(f"{path} has two columns {name!r}; rename one.")
-    while rows and not any(rows[-1]):
-        rows.pop()
-    for i, row in enumerate(rows):
-        if not any(row):
-            raise TableError(f"{path}, row {i + 2} is blank; delete it.")
-        if len(row) != len(names):
-            raise TableError(f"{path}, row {i + 2} has {len(row)} cells where the first row has {len(names)}.")
-    return Table(path, names, rows, separator)
-
-
-@dataclass
-class Column:
-    """A parameter: a column of numbers, whole numbers or categories, and its cells in all tables."""
-
-    name: str
-    whole: bool = False
-    categories: list[str] = field(default_factory=list)
-    span: tuple[float, float] = (0.0, 0.0)  # of numbers
-
-    @classmethod
-    def of(cls, name: str, tables: Sequence[Table], kind: str | None = None) -> Column:
-        """Recognise a column: categories where no cell is a number, whole numbers where none has a decimal point.
-
-        ``kind`` may say what it is: "integer", "continuous" or "categorical".
-        """
-        places = [(t, i, cell) for t in tables for i, cell in enumerate(t.cells(name))]
-        for table, i, cell in places:
-            if not cell:
-                hint = f"every design needs a value; --ignore {name} leaves the column out"
-                raise TableError(f"{table.where(i, name)} is blank: {hint}.")
-        numbers = [_number(cell) for *_, cell in places]
-        if kind == "categorical" or all(value is None for value in numbers):
-            return cls(name, categories=sorted({cell for *_, cell in places}))
-        for (table, i, cell), value in zip(places, numbers, strict=True):
-            if value is None:
-                hint = f"correct it, or name the column with --categorical {name}"
-                raise TableError(f"{table.where(i, name)}: {cell!r} is no number; {hint}.")
-            if kind == "integer" and not value.is_integer():
-                raise TableError(f"{table.where(i, name)}: {cell!r} is no whole number, as --integer says.")
-        values = [value for value in numbers if value is not None]
-        whole = all(re.fullmatch(r"[+-]?\d+", cell) for *_, cell in places)
-        span = min(values, default=0.0), max(values, default=0.0)
-        return cls(name, kind == "integer" or (whole and kind is None), span=span)
-
-    def encode(self, cell: str) -> float:
-        """The number of a cell; of a category, its place in the list."""
-        return float(self.categories.index(cell)) if self.categories else float(_number(cell) or 0.0)
-
-    def decode(self, value: float) -> str:
-        """The cell of a number."""
-        if self.categories:
-            return self.categories[round(value)]
-        return str(round(value)) if self.whole else f"{value:.6g}"
-
-    def __str__(self) -> str:
-        if self.categories:
-            return f"{self.name} ({', '.join(self.categories[:3])}{', ...' * (len(self.categories) > 3)})"
-        return f"{self.name} ({self.span[0]:g} to {self.span[1]:g}{', whole' * self.whole})"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -160,11 +48,11 @@ def run(options: argparse.Namespace) -> tuple[str, list[list[str]], list[str]]:
     results = read_table(options.results)
     listed = None if options.candidates is None else read_table(options.candidates)
     if options.target not in results.names:
-        raise TableError(f"{results.path} has no column {options.target!r}; {_nearest(options.target, results.names)}")
+        raise TableError(f"{results.path} has no column {options.target!r}; {nearest(options.target, results.names)}.")
     columns, report, identifiers = _columns(options, results, listed)
     X = [[column.encode(cell) for column, cell in zip(columns, row, strict=True)] for row in _cells(results, columns)]
     readings = results.cells(options.target)
-    values = [_number(cell) for cell in readings]
+    values = [number(cell) for cell in readings]
     for i, (cell, value) in enumerate(zip(readings, values, strict=True)):
         if value is None and cell and cell.lower() != FAILED:
             where = results.where(i, options.target)
@@ -184,7 +72,6 @@ def run(options: argparse.Namespace) -> tuple[str, list[list[str]], list[str]]:
         cells = _cells(listed, columns)
         space |= {"candidates": [[c.encode(cell) for c, cell in zip(columns, row, strict=True)] for row in cells]}
     with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", UserWarning)
         found = suggest(
             [X[i] for i in read],
             [values[i] for i in read],
@@ -192,12 +79,12 @@ def run(options: argparse.Namespace) -> tuple[str, list[list[str]], list[str]]:
             maximize=options.maximize,
             X_pending=[X[i] for i, cell in enumerate(readings) if not cell],
             X_failed=[X[i] for i, cell in enumerate(readings) if cell.lower() == FAILED],
-            settings={"outcome_scale": None if options.outcome_scale == "none" else options.outcome_scale},
+            settings={"outcome_scale": {"auto": "auto", "none": None}[options.outcome_scale]},
             seed=options.seed,
             **space,
         )
     report += _about(found, results, columns, read, options)
-    report += [f"Warning: {one.message}" for one in said if issubclass(one.category, UserWarning)]
+    report += [f"Warning: {one.message}" for one in said]
     if options.plot is not None:
         model: Any = found.model
         from bo_robust.models.outlier_plot import plot_outliers
@@ -221,20 +108,19 @@ def _columns(
     tables, source = ([known], known) if listed is None else ([known, listed], listed)
     for name in options.ignore:
         if name not in source.names:
-            raise TableError(f"{source.path} has no column {name!r}; {_nearest(name, source.names)}")
+            raise TableError(f"{source.path} has no column {name!r}; {nearest(name, source.names)}.")
     names = [name for name in source.names if name not in {options.target, *options.ignore}]
     identifiers = [name for name in names if source.names_rows(name) and name not in options.categorical]
     names = [name for name in names if name not in identifiers]
     if listed is not None:
         for name in names:
             if name not in known.names:
-                near = _nearest(name, known.names)
-                hint = f"{near.removesuffix('.')}; --ignore {name} leaves it out."
+                hint = f"{nearest(name, known.names)}; --ignore {name} leaves it out."
                 raise TableError(f"{known.path} has no column {name!r}, a parameter of {listed.path}; {hint}")
     kinds = {name: kind for kind in KINDS for name in getattr(options, kind)}
     for name in kinds:
         if name not in names:
-            raise TableError(f"{known.path} has no parameter {name!r}; {_nearest(name, names)}")
+            raise TableError(f"{known.path} has no parameter {name!r}; {nearest(name, names)}.")
     columns = [Column.of(name, tables, kinds.get(name)) for name in names]
     report = []
     if listed is None:
@@ -294,20 +180,6 @@ def _about(
 def _cells(table: Table, columns: list[Column]) -> list[list[str]]:
     positions = [table.names.index(column.name) for column in columns]
     return [[row[position] for position in positions] for row in table.rows]
-
-
-def _number(cell: str) -> float | None:
-    """The finite number in a cell; None where there is none."""
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _nearest(name: str, names: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"it has {', '.join(names)}."
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -133,6 +133,14 @@ def test_decimal_commas_are_read_where_they_do_not_separate(write, capsys):
     assert err == expected.err
 
 
+def test_commas_that_are_no_separators_are_refused_elsewhere(write, capsys):
+    table = [[f"{40 + i},500", *row[1:]] for i, row in enumerate(rows())]
+    for separator in (",", "\t"):
+        path = write(table, separator=separator)
+        assert call(path) == 2
+        assert "row 2, column 'temperature': '40,500' has a comma; write a decimal point" in capsys.readouterr().err
+
+
 def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
     table = [[i, round(20.0 ** (math.cos(0.5 * i) + 0.1 * (i * 7 % 5 - 2)), 4)] for i in range(24)]
     path = write(table, header=["dose", "y"])

@@ -123,7 +123,7 @@ class BBKB(ArmAlgorithm):
             state.shortlist.lower(*dtc.downdate(posterior, features[:, :rank]))
             return Info(ok)
         arms, rewards = within(arms, rewards, posterior.counts.shape[1])
-        ok = dtc.count(posterior, arms, rewards)
+        ok, _ = dtc.note(posterior, arms, rewards, dtc.costs_of(posterior, arms.unsqueeze(1)).squeeze(1))
         state.round += 1
         # The first reward always ends a batch: until then the dictionary is empty.
         over = (posterior.spent > self.batch_constant) | (state.round == 1)

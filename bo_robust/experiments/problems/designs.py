@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from bo_robust.experiments.problems.data import verified
-from bo_robust.spreadsheet import Column, Table, TableError, read_table
+from bo_robust.table import Column, Table, TableError, read_table
 from bo_robust.utils.input_checks import check_positive
 from bo_robust.utils.random import stream
 from bo_robust.utils.specs import nearest, quoted
