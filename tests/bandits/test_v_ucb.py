@@ -60,7 +60,7 @@ def test_the_botorch_face_plays_the_same_pairs(tkwargs):
     environment = FiniteEnvironment(z, torch.tensor(P, **tkwargs))
     algorithm, seen, rewards = VUCB(width, 0.2, W, P), [], []
 
-    def face():
+    def model_of():
         rbf = RBFKernel().to(**tkwargs)
         rbf.lengthscale = torch.tensor(0.3, **tkwargs)
         Y = torch.stack(rewards).view(-1, 1)
@@ -70,7 +70,7 @@ def test_the_botorch_face_plays_the_same_pairs(tkwargs):
 
     def check(state, selection):
         if seen:
-            model = face()
+            model = model_of()
             acqf = ValueAtRiskUCB(model, environment, 0.2, width)
             with torch.no_grad():
                 x = designs[acqf(designs.unsqueeze(1)).argmax()]
