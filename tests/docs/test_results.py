@@ -54,7 +54,7 @@ def test_a_column_that_no_row_has_is_refused():
     [
         ("10%", "RobustGP", "ends with {:.0f} times less regret", README),
         ("10%", "RobustGP", "ends with {:.0f} times less regret", HEAVY_TAILS),
-        ("10%", "Winsorised", "Winsorised rewards have {:.1f} times less", HEAVY_TAILS),
+        ("10%", "Winsorised", "Winsorised readings have {:.1f} times less", HEAVY_TAILS),
         ("10%", "known", "knowing the wrong readings {:.0f} times less", HEAVY_TAILS),
         ("30%", "RobustGP", "in ten wrong it has {:.0f} times less", HEAVY_TAILS),
         ("30%", "known", "knowing them {:.0f} times", HEAVY_TAILS),
