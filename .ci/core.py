@@ -5,8 +5,10 @@ call fits every model, and fails if a package of an extra is installed. The seco
 ``RobustSampler``. In both no package of an extra can be imported.
 """
 
+import pkgutil
 import sys
 import warnings
+from importlib import import_module
 from importlib.util import find_spec
 
 EXTRAS = ("pydantic", "typer", "rich", "pandas", "pyarrow", "matplotlib", "yaml", "ax", "ray")
@@ -14,7 +16,7 @@ UNUSED = ("jinja2", "joblib")  # torch and scikit-learn install them
 
 
 def models() -> None:
-    """Fit every model to the same readings and predict."""
+    """Import every module that needs no extra; fit every model to the same readings and predict."""
     import torch
     from botorch.fit import fit_gpytorch_mll
     from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -23,6 +25,9 @@ def models() -> None:
     from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
     from bo_robust.models import candidate
 
+    for module in pkgutil.walk_packages(bo_robust.__path__, "bo_robust."):
+        if not module.name.startswith(("bo_robust.experiments", "bo_robust.integrations")):
+            import_module(module.name)
     draws = torch.Generator().manual_seed(0)
     X = torch.rand(30, 2, generator=draws, dtype=torch.float64)
     Y = torch.sin(5 * X).sum(-1, keepdim=True) + 0.05 * torch.randn(30, 1, generator=draws, dtype=torch.float64)

@@ -40,6 +40,7 @@ def test_what_is_shown_is_what_this_code_printed(name):
     assert {cells(source)[int(i)].kind for i in stored["outputs"]} == {"code"}
 
 
+@pytest.mark.slow
 def test_outliers(monkeypatch, capsys):
     printed, names = small("outliers", SEEDS=1, ROUNDS=12, TRIALS=7)
     rows = re.findall(r"^(.+?) +median regret \d\.\d\d, all: \[\d\.\d+\]$", printed, flags=re.M)
@@ -85,6 +86,7 @@ def test_a_million_arms_with_fewer():
     assert max(names["values"]) > names["best"] - 0.2  # of a range of 4
 
 
+@pytest.mark.slow
 def test_lunar_lander():
     pytest.importorskip("gymnasium")
     pytest.importorskip("Box2D")
