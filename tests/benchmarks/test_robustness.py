@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ def registered(monkeypatch):
     register()
 
 
+@cache
 def run(label):
     method = GRID[label]
     panel = {"name": "p", "problem": BRANIN, "outliers": REGIMES["10% 10sd bad"], "horizon": 9}
