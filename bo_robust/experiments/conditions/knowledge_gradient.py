@@ -4,23 +4,18 @@ The value of observing f at (x, z) is the best risk that would then be known: th
 observation, of the largest E[VaR_alpha(f(x', Z))] among designs x'. rhoKG optimises x' for each fantasy. rhoKG^apx
 takes the largest over x itself and the designs evaluated before.
 
-It is made of BoTorch's parts, as in BoTorch's tutorial on rhoKG: ``AppendFeatures`` gives every x' its conditions,
-``model.fantasize`` makes the K models, ``VaR`` is the risk of each of M joint posterior samples.
+It is made of BoTorch's parts, as in BoTorch's tutorial on rhoKG.
 
-Differences from the authors' code (saitcakmak/BoRisk):
-
-- Their two-time-scale trick is of no use here, because the inner problem is a finite maximum.
-- Both draw fresh conditions. They use 10 to 40, or weighted ones; ours follow the probabilities of Z and weigh alike.
-- They use K = 10 and 10 or more restarts per dimension. To save time we use K = 4 and 2 restarts of 10 iterations.
-- Our GP is shared by all methods of a run (maximum likelihood, no prior on the noise).
-- We recommend argmax VaR_alpha(mu) for all methods; they recommend by E[VaR_alpha(f)], and they minimise.
-- For a finite Z we move z to the nearest point of Z; their conditions are continuous or few, so they need not.
+Differences from the authors' code (saitcakmak/BoRisk): they use 10 to 40 conditions, or weighted ones; ours follow
+the probabilities of Z and weigh alike; K = 10 and 10 or more restarts per dimension, where we save time by K = 4 and 2
+restarts of 10 iterations; and they recommend by E[VaR_alpha(f)]. For a finite Z we move z to its nearest point.
 """
+
+from typing import Any
 
 import torch
 from botorch import settings
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.risk_measures import RiskMeasureMCObjective
 from botorch.models import SingleTaskGP
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.transforms import t_batch_mode_transform
@@ -38,14 +33,7 @@ class RhoKGApx(AcquisitionFunction):
     evaluated: Tensor
     model: SingleTaskGP
 
-    def __init__(
-        self,
-        model: SingleTaskGP,
-        evaluated: Tensor,
-        objective: RiskMeasureMCObjective,
-        fantasies: int,
-        samples: int,
-    ) -> None:
+    def __init__(self, model: SingleTaskGP, evaluated: Tensor, objective: Any, fantasies: int, samples: int) -> None:
         super().__init__(model=model)
         self.register_buffer("evaluated", evaluated)
         self.objective = objective

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from bo_robust.experiments.problems.abalone import Abalone
 from bo_robust.experiments.problems.base import Problem, Trials
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem
 from bo_robust.experiments.problems.conditions.portfolio import Portfolio
@@ -21,9 +20,8 @@ from bo_robust.experiments.problems.designs import DesignProblem, Function, Labo
 from bo_robust.experiments.problems.lower_bound import HardInstance
 from bo_robust.experiments.problems.pairs import Ball, Conditions
 from bo_robust.experiments.problems.sensors import IntelLab, MetrLAWeek, UnknownKernelTemperature
-from bo_robust.experiments.problems.stocks import SP500
 from bo_robust.experiments.problems.synthetic import GPDraw, ManyArms, RKHSFunction, SpikedFunction
-from bo_robust.experiments.problems.tables import DJIA29, CMULight, SeattleLatency
+from bo_robust.experiments.problems.tables import DJIA29, SP500, Abalone, CMULight, SeattleLatency
 from bo_robust.experiments.problems.unknown_hyperparameters import (
     UnknownDecomposition,
     UnknownLengthscale,
@@ -72,18 +70,16 @@ INNER = {"ball": PROBLEMS["arms"], "conditions": PROBLEMS["environment"]}
 def make_problem(
     name: str, trials: Sequence[int], seed: int, /, *, data_dir: Path | str | None = None, **params: Any
 ) -> Problem:
-    """Make the problem over arms of a name, a key of :data:`PROBLEMS`.
+    """Make the problem over arms of a name, a key of :data:`PROBLEMS`; ``params`` are the fields of its class.
 
-    Row i of the problem depends on ``seed`` and ``trials[i]`` alone. The settings ``params`` are the fields of the
-    problem's class. Problems without data ignore ``data_dir`` (see
-    :func:`bo_robust.experiments.problems.data.verified`).
+    Row i of the problem depends on ``seed`` and ``trials[i]`` alone. Problems without data ignore ``data_dir``.
 
     Raises:
         ValueError: for an unknown name or setting, naming the nearest valid one, or a bad value.
         FileNotFoundError: if a data file is missing.
         ImportError: if the problem needs a package that is not installed.
     """
-    problem: Problem = _kind("arms", name, data_dir, params).make(Trials(trials, seed))
+    problem: Problem = problem_kind("arms", {**params, "kind": name}, data_dir).make(Trials(trials, seed))
     return problem
 
 
@@ -91,19 +87,19 @@ def make_conditions_problem(
     name: str, /, *, data_dir: Path | str | None = None, device: torch.device | str = "cpu", **params: Any
 ) -> ConditionsProblem:
     """Make the problem over (x, z) of a name, tensors on ``device`` in float64; else as :func:`make_problem`."""
-    problem: ConditionsProblem = _kind("environment", name, data_dir, params).make(device)
+    problem: ConditionsProblem = problem_kind("environment", {**params, "kind": name}, data_dir).make(device)
     return problem
 
 
 def make_design_problem(name: str, /, *, data_dir: Path | str | None = None, **params: Any) -> DesignProblem:
     """Make the problem over designs of a name; else as :func:`make_problem`."""
-    problem: DesignProblem = _kind("botorch", name, data_dir, params).make()
+    problem: DesignProblem = problem_kind("botorch", {**params, "kind": name}, data_dir).make()
     return problem
 
 
-def _kind(loop: str, name: str, data_dir: Path | str | None, params: dict[str, Any]) -> Any:
-    """The object of the settings of a problem."""
-    context = {"data_dir": data_dir}
-    if "of" in params and name in INNER:
-        params = {**params, "of": build(params["of"], INNER[name], context, f"`of` of problem {name!r}")}
-    return build({**params, "kind": name}, PROBLEMS[loop], context, "problem")
+def problem_kind(loop: str, spec: Mapping[str, Any], data_dir: Path | str | None) -> Any:
+    """The object of the settings of a problem, ``{"kind": name, ...}``, which can ``make`` the problem."""
+    context, name = {"data_dir": data_dir}, spec["kind"]
+    if "of" in spec and name in INNER:
+        spec = {**spec, "of": build(spec["of"], INNER[name], context, f"`of` of problem {name!r}")}
+    return build(spec, PROBLEMS[loop], context, "problem")

@@ -25,8 +25,7 @@ from bo_robust.utils.random import stream
 class Trials:
     """The trials that a problem is made for: one or more ``indices`` >= 0, and the ``seed`` >= 0 of the experiment.
 
-    The randomness of a problem in trial i depends on (seed, i) alone, so trial 7 made alone equals trial 7 of 256. The
-    rewards are drawn later, from other streams.
+    The randomness of a problem in trial i depends on (seed, i) alone. The rewards are drawn from other streams.
     """
 
     indices: Sequence[int]
@@ -47,7 +46,7 @@ class Trials:
 class OverArms(ABC):
     """Base of the kinds of problems over arms: frozen dataclasses whose fields are the settings.
 
-    ``bo-robust list`` prints the first line of their docstrings. The docstring of a kind need not repeat these:
+    The docstring of a kind need not repeat these:
 
     - ``num_arms``: n, the number of arms. Problems on the line have even points of [0, 1].
     - ``kernel``: "se", "matern12", "matern32" or "matern52", with k(x, x) = 1.
@@ -55,7 +54,7 @@ class OverArms(ABC):
     - ``noise``: Reward model, e.g. ``{"kind": "student_t"}``. By default Gaussian noise of variance ``noise_var``.
     - ``noise_var``: lambda of the posterior.
     - ``alpha``: Tail index in (0, 1]. None takes that of the reward model.
-    - ``noise_scale``: R > 0. The noise is Gaussian of variance R^2, and lambda is R^2 as well.
+    - ``noise_scale``: R > 0. The noise is Gaussian of variance R^2, as is lambda.
     - ``norm_bound``: B, the bound on the norm of f that algorithms get.
     - ``data_dir``: Folder of real data, see :func:`bo_robust.experiments.problems.data.verified`.
     """
@@ -94,10 +93,7 @@ class RewardModel(Movable, ABC):
 
 @dataclass(frozen=True, eq=False)
 class CandidatePriors(Movable):
-    """The finite set U of ``h`` candidate priors that algorithms over candidates choose from. All trials share it.
-
-    ``ValueError`` is raised if names repeat, or if no candidate or no difference is given.
-    """
+    """The finite set U of ``h`` candidate priors that algorithms over candidates choose from. All trials share it."""
 
     names: tuple[str, ...]  # One per candidate, as reports show it
     # Kernel matrices, `h x n x n`. None takes the problem's kernel for all.
@@ -126,11 +122,7 @@ class CandidatePriors(Movable):
 
 @dataclass(frozen=True, eq=False)
 class Problem(Movable):
-    """One problem over arms, for s trials at once.
-
-    ``ValueError`` is raised if f or a constant is bad; kernels, arms and candidates are checked when an algorithm
-    starts (:func:`bo_robust.experiments.build.start_state`).
-    """
+    """One problem over arms, for s trials. Kernels, arms and candidates are checked when an algorithm starts."""
 
     name: str
     f: Tensor = field(repr=False)  # Mean reward of every arm, `s x n`. Regret is in its units.
@@ -171,12 +163,10 @@ class Problem(Movable):
 
     @property
     def trials(self) -> int:
-        """Number of trials, s."""
         return self.f.shape[0]
 
     @property
     def num_arms(self) -> int:
-        """Number of arms, n."""
         return self.f.shape[1]
 
     @property

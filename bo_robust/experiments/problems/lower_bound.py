@@ -3,12 +3,13 @@
 Each trial has one bump on [0, 1], f_j(x) = g(x - x_j), at one of M even places. g is band limited as in Scarlett,
 Bogunovic & Cevher 2017: g(x) = 2 gap h(c x) / h(0), where h is the inverse Fourier transform of the bump
 phi(u) = exp(-1 / (1 - u^2)) on [-1, 1]. c makes g fall to gap at distance 1/(2M), so no arm is within gap of the best
-for two different j. With S the spectral density of k, ||g||_k^2 = int |g^|^2 / S =
-(2 gap / h(0))^2 / c * int phi(u)^2 / S(c u) du. Therefore B is exact for f on the line.
+for two different j. With S the spectral density of k, B is exact for f on the line:
+||g||_k^2 = int |g^|^2 / S = (2 gap / h(0))^2 / c * int phi(u)^2 / S(c u) du.
 """
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,19 +21,16 @@ from bo_robust.experiments.problems.synthetic import even_points
 from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.input_checks import check_positive, check_tail_index
 
-# Quadrature on [-1, 1], the support of phi.
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)  # quadrature on [-1, 1], the support of phi
 PHI = np.exp(-1.0 / (1.0 - NODES**2))
-# h(HALF_WIDTH) = h(0) / 2
-HALF_WIDTH = 0.44647931378221695
+HALF_WIDTH = 0.44647931378221695  # h(HALF_WIDTH) = h(0) / 2
 
 
 @dataclass(frozen=True)
 class HardRewards(RewardModel):
     """A reward is sgn(f) (v / 2 gap)^(1/alpha) with probability (2 gap / v)^(1/alpha) |f|, else 0.
 
-    Source: Ray Chowdhury & Gopalan 2019, Theorem 2. The mean is f, and E|y|^(1+alpha) = (v / 2 gap) |f| <= v for
-    |f| <= 2 gap. A probability that could exceed 1 for such f raises ``ValueError``.
+    The mean is f, and E|y|^(1+alpha) = (v / 2 gap) |f| <= v for |f| <= 2 gap.
     """
 
     gap: float
@@ -80,10 +78,8 @@ class HardInstance(OverArms):
             raise ValueError(f"peaks must be at least 1, got {self.peaks}.")
         X, covariance = even_points(self.num_arms), SquaredExponential(self.lengthscale)
         centres = (np.arange(self.peaks) + 0.5) / self.peaks
-        # g(1 / (2 M)) = gap.
-        c = 2.0 * self.peaks * HALF_WIDTH
-        # An overflow of the norm is reported below, with a remedy.
-        with np.errstate(all="ignore"):
+        c = 2.0 * self.peaks * HALF_WIDTH  # g(1 / (2 M)) = gap
+        with np.errstate(all="ignore"):  # an overflow is reported below, with a remedy
             norm = _norm(covariance, c, self.gap)
         if not math.isfinite(norm):
             raise ValueError(
@@ -92,23 +88,15 @@ class HardInstance(OverArms):
             )
         bumps = 2.0 * self.gap * _h(c * (X[:, 0].numpy() - centres[:, None])) / _h(np.zeros(1))
         places = [int(rng.integers(self.peaks)) for rng in trials.streams()]
-        return Problem(
-            name="hard_instance",
-            f=torch.from_numpy(bumps[places]),
-            kernel=covariance,
-            rewards=rewards,
-            noise_var=self.noise_var,
-            arms=X,
-            norm_bound=norm,
-            moment_bound=self.v,
-            alpha=self.alpha,
-            noise_scale=0.5 * rewards.value,
-            notes=(
-                f"Lower-bound instance: bump of height {2 * self.gap:g} at one of {self.peaks} places, norm exactly "
-                f"{norm:.4g} in the RKHS of {covariance} on the line; rewards 0 or +-{rewards.value:g}; regret "
-                "on the scale of f."
-            ),
+        notes = (
+            f"Lower-bound instance: bump of height {2 * self.gap:g} at one of {self.peaks} places, norm exactly "
+            f"{norm:.4g} in the RKHS of {covariance} on the line; rewards 0 or +-{rewards.value:g}; regret "
+            "on the scale of f."
         )
+        f, scale = torch.from_numpy(bumps[places]), 0.5 * rewards.value
+        known: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": norm, "noise_scale": scale}
+        known |= {"moment_bound": self.v, "alpha": self.alpha, "notes": notes}
+        return Problem("hard_instance", f, covariance, rewards, **known)
 
 
 def spectral_density(covariance: SquaredExponential, frequency: np.ndarray) -> np.ndarray:

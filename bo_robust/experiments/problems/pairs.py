@@ -1,8 +1,6 @@
 """Problems over arms that are pairs (x, z) of a design and a condition, numbered x * w + z for w conditions.
 
-Regret is that of the design under a functional of f(x, Z): its worst condition, or a value at risk. Any problem over
-the line becomes one where the design is used within a ball, and any problem of ``loop: environment`` on a grid of
-designs.
+Regret is that of the design under a functional of f(x, Z): its worst condition, or a value at risk.
 """
 
 from __future__ import annotations
@@ -68,8 +66,7 @@ class Ball(OverArms):
 class Conditions(OverArms):
     """Any problem over (x, z) with one decision and finite Z, on a grid of designs.
 
-    The kernel is SE of variance 1 in (x, z), its lengthscale unknown: algorithms without candidates are given the
-    middle one. No candidate is known to be right.
+    The kernel is SE of variance 1 in (x, z), its lengthscale unknown: algorithms without candidates get the middle one.
     """
 
     of: OverConditions = field(default_factory=Branin)
