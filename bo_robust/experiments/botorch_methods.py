@@ -127,10 +127,9 @@ def fitted(model: Any) -> Any:
 
 
 def winsorised(Y: Tensor, reach: float = 1.5) -> Tensor:
-    """Rewards within ``reach`` interquartile ranges of the quartiles, as Ax's ``Winsorize`` has it for both sides.
+    """Rewards within ``reach`` interquartile ranges of the quartiles, which are observed values.
 
-    Quartiles are observed values (facebook/Ax at e3371084, ``ax/adapter/transforms/winsorize.py``, with
-    ``AUTO_WINS_QUANTILE``). Ax's own default clips the bad side only.
+    Ax's ``Winsorize`` (facebook/Ax at e3371084, with ``AUTO_WINS_QUANTILE``) does so, by default on the bad side only.
     """
     q1 = float(np.percentile(Y.numpy(), 25, method="lower"))
     q3 = float(np.percentile(Y.numpy(), 75, method="higher"))

@@ -168,7 +168,6 @@ def _max_gain(problem: Problem, horizon: int) -> tuple[float, ...]:
 
 
 def build_kernel(problem: Problem) -> ArmKernel:
-    """The prior covariance of a problem."""
     if isinstance(problem.kernel, torch.Tensor):
         return ArmKernel.from_matrix(problem.kernel, problem.arms)
     assert problem.arms is not None
@@ -181,12 +180,9 @@ def start_state(algorithm: ArmAlgorithm, problem: Problem, rounds: int | None = 
     ``rounds`` are the rounds to come, if known.
     """
     known = problem.candidates if algorithm.over_candidates else None
-    prior_mean = problem.prior_mean if known is None else known.prior_means
+    kernels, prior_mean = (None, problem.prior_mean) if known is None else (known.kernels, known.prior_means)
     try:
-        if known is not None and known.kernels is not None:
-            kernel = candidate_kernel([*known.kernels], problem.arms)
-        else:
-            kernel = build_kernel(problem)
+        kernel = build_kernel(problem) if kernels is None else candidate_kernel([*kernels], problem.arms)
         return algorithm.init(kernel, problem.noise_var, problem.trials, prior_mean=prior_mean, rounds=rounds)
     except ValueError as error:
         raise RunError(f"{type(algorithm).__name__} cannot start on problem {problem.name!r}: {error}") from None

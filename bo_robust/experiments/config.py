@@ -67,7 +67,6 @@ class PanelMethod(Frozen):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options by name, in a new dictionary."""
         return dict(self.model_extra or {})
 
 

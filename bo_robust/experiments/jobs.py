@@ -42,7 +42,6 @@ class Job(NamedTuple):
     stop: int
 
     def path(self, folder: Path) -> Path:
-        """The job's file, where ``folder`` is the result folder."""
         return folder / FOLDER / "{:02d}-{:02d}-{:06d}-{:06d}.parquet".format(*self)
 
 

@@ -94,7 +94,6 @@ def first_sentence(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text without the markup of docstrings."""
     return re.sub(r":[a-z]+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "")
 
 

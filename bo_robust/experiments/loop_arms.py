@@ -57,7 +57,6 @@ class Traces:
         self.effective_dimension = column() if dictionary else None
 
     def tensors(self) -> dict[str, Tensor]:
-        """The traces by name."""
         return {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
 
 

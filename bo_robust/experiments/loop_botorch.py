@@ -1,4 +1,4 @@
-"""BoTorch's loop over designs: fit a model, maximise the noisy expected improvement, observe, recommend at the end.
+"""BoTorch's loop over designs: fit a model, choose by it, observe, recommend.
 
 All methods of a trial start from the same design and get the same noise and the same wrong readings, by the number of
 the evaluation. They use the same random numbers too: models that predict the same choose the same.

@@ -104,5 +104,4 @@ def metadata(problem: ConditionsProblem) -> dict[str, Any]:
 
 
 def settings_used(panel: Panel, problem: ConditionsProblem, device: torch.device) -> dict[str, Any]:
-    """What a panel takes from its problem."""
     return {"noise_var": problem.noise_var, "alpha": problem.alpha}

@@ -100,7 +100,6 @@ def _over_environment(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) 
 
 
 def _band(axis: Axes, at: np.ndarray, curve: tuple[Any, Any, Any], label: str, look: dict[str, Any]) -> None:
-    """Draw a curve and shade what lies between its lower and its upper end."""
     mean, low, high = curve
     axis.plot(at, mean, label=plain_text(label), **look)
     axis.fill_between(at, low, high, color=look["color"], alpha=0.15, lw=0)
@@ -113,7 +112,6 @@ def _curves(panel: Panel, traces: pd.DataFrame, column: str) -> Mapping[str, np.
 
 
 def looks_of(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colour and line style of every label."""
     return {label: {"color": f"C{i % 10}", "linestyle": DASHES[i // 10 % 4]} for i, label in enumerate(labels)}
 
 

@@ -74,7 +74,6 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
 
 
 def print_report(summary: dict[str, Any], console: Console) -> None:
-    """Print one table per panel, then warnings and closing lines."""
     for panel in summary["panels"]:
         columns = COLUMNS[panel["loop"]]
         rounds = "evaluations" if panel["loop"] == "botorch" else "rounds"
@@ -167,12 +166,10 @@ def _in_words(comparison: dict[str, Any], methods: dict[str, Any]) -> str:
 
 
 def _mean(value: Any) -> float:
-    """The mean of a measure, which stands alone or with its error."""
     return value[0] if isinstance(value, list | tuple) else value
 
 
 def _elimination_line(eliminations: dict[str, Any]) -> str:
-    """The eliminations of a method of the summary, in words."""
     of, right = f"of {eliminations['trials']} trials", eliminations["true_survived"]
     start = "no candidate is known to be right" if right is None else f"the true candidate survived in {right} {of}"
     if eliminations["mean_eliminated"] == 0.0:

@@ -1,4 +1,1 @@
-"""The methods of runs over pairs (x, z), and the GP that they share.
-
-Every round fits a model and optimises an acquisition function over a continuous x, one trial after the other.
-"""
+"""The methods of runs over pairs (x, z), and the GP that they share."""

@@ -17,10 +17,9 @@ from bo_robust.experiments.problems.conditions.synthetic import (
     Hartmann3TwoOne,
 )
 from bo_robust.experiments.problems.designs import DesignProblem, Function, Laboratory, OwnTable
-from bo_robust.experiments.problems.lower_bound import HardInstance
 from bo_robust.experiments.problems.pairs import Ball, Conditions
 from bo_robust.experiments.problems.sensors import IntelLab, MetrLAWeek, UnknownKernelTemperature
-from bo_robust.experiments.problems.synthetic import GPDraw, ManyArms, RKHSFunction, SpikedFunction
+from bo_robust.experiments.problems.synthetic import GPDraw, HardInstance, ManyArms, RKHSFunction, SpikedFunction
 from bo_robust.experiments.problems.tables import DJIA29, SP500, Abalone, CMULight, SeattleLatency
 from bo_robust.experiments.problems.unknown_hyperparameters import (
     UnknownDecomposition,

@@ -171,7 +171,6 @@ class Problem(Movable):
 
     @property
     def optimum(self) -> Tensor:
-        """Largest value of every trial, ``s``."""
         return self.value.max(dim=-1).values
 
     @property

@@ -127,24 +127,13 @@ class HeavyTailed(Additive):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (math.isfinite(self.order) and self.order > 1.0):
-            raise ValueError(f"{self.tail} must be > 1, otherwise the noise has no mean; got {self.order!r}.")
-
-    @property
-    def order(self) -> float:
-        order: float = getattr(self, self.tail)
-        return order
+        order = getattr(self, self.tail)
+        if not (math.isfinite(order) and order > 1.0):
+            raise ValueError(f"{self.tail} must be > 1, otherwise the noise has no mean; got {order!r}.")
 
     @property
     def default_alpha(self) -> float:
-        return min(1.0, 0.8 * (self.order - 1.0))
-
-    def noise_moment(self, p: float) -> float:
-        return math.inf if p >= self.order else self.finite_moment(p)
-
-    @abstractmethod
-    def finite_moment(self, p: float) -> float:
-        """E|eta|^p for p below the order."""
+        return min(1.0, 0.8 * (getattr(self, self.tail) - 1.0))
 
 
 @dataclass(frozen=True)
@@ -158,8 +147,10 @@ class StudentT(HeavyTailed):
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         return rng.standard_t(self.df, (rounds, 1))
 
-    def finite_moment(self, p: float) -> float:
-        """df^(p/2) Gamma((p+1)/2) Gamma((df-p)/2) / (sqrt(pi) Gamma(df/2))."""
+    def noise_moment(self, p: float) -> float:
+        """E|eta|^p = df^(p/2) Gamma((p+1)/2) Gamma((df-p)/2) / (sqrt(pi) Gamma(df/2)) for p < df."""
+        if p >= self.df:
+            return math.inf
         logs = math.lgamma((p + 1) / 2) + math.lgamma((self.df - p) / 2) - math.lgamma(self.df / 2)
         return self.df ** (p / 2) * math.exp(logs) / math.sqrt(math.pi)
 
@@ -176,8 +167,10 @@ class SymmetricPareto(HeavyTailed):
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         return self.scale * signs(rng, rounds) * rng.pareto(self.index, (rounds, 1))
 
-    def finite_moment(self, p: float) -> float:
-        """scale^p Gamma(1+p) Gamma(index-p) / Gamma(index)."""
+    def noise_moment(self, p: float) -> float:
+        """E|eta|^p = scale^p Gamma(1+p) Gamma(index-p) / Gamma(index) for p < index."""
+        if p >= self.index:
+            return math.inf
         logs = math.lgamma(1 + p) + math.lgamma(self.index - p) - math.lgamma(self.index)
         return self.scale**p * math.exp(logs)
 

@@ -3,7 +3,6 @@
 The kernel is the empirical covariance of the first 2/3 of the rows in natural units. f is one later row minus ONE
 number, the mean of all past readings, so that the best sensor of the row stays the best. The Gaussian noise has a
 variance of 5% of the mean k(x, x). The prior mean is 0, so algorithms must learn lasting differences between sensors.
-:class:`UnknownKernelTemperature` is ours.
 """
 
 import dataclasses
@@ -30,15 +29,11 @@ WORKING_DAYS = [0, 1, 4, 5, 6]
 
 @dataclass(frozen=True)
 class IntelLab(OverArms):
-    """Which of 50 temperature sensors is hottest (Srinivas et al. 2010, Fig. 5b).
-
-    The data are a substitute for the paper's.
-    """
+    """Which of 50 temperature sensors is hottest (Srinivas et al. 2010, Fig. 5b, on other data)."""
 
     data_dir: Path | str | None = None
 
     def make(self, trials: Trials) -> Problem:
-        """The problem; each trial draws one of 96 test rows as its f."""
         arrays = load_npz("intel_lab", self.data_dir)
         train, test = (arrays[f"temperature_{part}"].astype(np.float64) for part in ("train", "test"))
         notes = (
@@ -86,15 +81,11 @@ class UnknownKernelTemperature(OverArms):
 
 @dataclass(frozen=True)
 class MetrLAWeek(OverArms):
-    """Which of 207 road sensors is slowest from 6 to 11 a.m. (Srinivas et al. 2010, Fig. 5c).
-
-    The data are a substitute for the paper's.
-    """
+    """Which of 207 road sensors is slowest from 6 to 11 a.m. (Srinivas et al. 2010, Fig. 5c, on other data)."""
 
     data_dir: Path | str | None = None
 
     def make(self, trials: Trials) -> Problem:
-        """The problem; each trial draws one of 100 test rows as its f."""
         arrays = load_npz("metr_la_week", self.data_dir)
         days = arrays["speed"].astype(np.float64).reshape(-1, ROWS_PER_DAY, arrays["speed"].shape[1])
         rewards = -days[WORKING_DAYS, MORNING].reshape(-1, days.shape[2])

@@ -20,10 +20,9 @@ from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.input_checks import check_count, check_positive
 
 LENGTHSCALES = (0.3, 0.4, 0.5, 0.7, 1.0)
-# p of the candidates k(x, x') = exp(-2 sin^2(pi (x - x') / p) / l^2): the period of the whole, which is right, then of
-# its sine waves: pieces 1 and 2, piece 3, piece 4.
+# p and l of k(x, x') = exp(-2 sin^2(pi (x - x') / p) / l^2): of the whole, which is right, then of its sine waves (1
+# and 2, 3, 4). l has the largest evidence among .2, .3, .5, .7, 1, 1.5, 2, 3, 5 there, lambda .01.
 PERIODS = (1.0, 1 / 4, 3 / 14, 2 / 7)
-# Given the period, that of largest evidence among .2, .3, .5, .7, 1, 1.5, 2, 3, 5 on the same stretch of f, lambda .01.
 PERIODIC_LENGTHSCALES = (0.3, 2.0, 2.0, 3.0)
 HILLS = 10
 # Groups of inputs of every candidate; the second is right.
@@ -202,7 +201,6 @@ class UnknownMean(OverArms):
     noise_scale: float = 0.1
 
     def make(self, trials: Trials) -> Problem:
-        """The problem; its kernel and prior mean are those of the right candidate."""
         hill, tallest, R = self.hill, self.tallest, self.noise_scale
         check_positive(noise_scale=R)
         X, covariance = even_points(self.num_arms), SquaredExponential(self.lengthscale, self.outputscale)

@@ -85,7 +85,7 @@ def grid(lower: float, upper: float, side: int, dim: int, device: torch.device |
 
 
 def bell(points: Tensor, centre: float, scale: float | Tensor) -> FiniteEnvironment:
-    """P(z) proportional to exp(-||(z - centre) / scale||^2) on points ``w x d_z``. ``scale`` is a number or ``d_z``."""
+    """P(z) proportional to exp(-||(z - centre) / scale||^2) on points ``w x d_z``."""
     return FiniteEnvironment(points, torch.softmax(-((points - centre) / scale).square().sum(-1), dim=0))
 
 
