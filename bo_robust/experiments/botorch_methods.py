@@ -73,12 +73,10 @@ class Known(BoTorchMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class Winsorised(BoTorchMethod):
-    """SingleTaskGP of rewards clipped at ``reach`` interquartile ranges beyond the quartiles."""
-
-    reach: float = 1.5
+    """SingleTaskGP of rewards clipped at 1.5 interquartile ranges beyond the quartiles."""
 
     def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
-        return fitted(SingleTaskGP(X, winsorised(Y, self.reach)))
+        return fitted(SingleTaskGP(X, winsorised(Y)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,14 +124,14 @@ def fitted(model: Any) -> Any:
     return model
 
 
-def winsorised(Y: Tensor, reach: float = 1.5) -> Tensor:
-    """Rewards within ``reach`` interquartile ranges of the quartiles, which are observed values.
+def winsorised(Y: Tensor) -> Tensor:
+    """Rewards within 1.5 interquartile ranges of the quartiles, which are observed values.
 
     Ax's ``Winsorize`` (facebook/Ax at e3371084, with ``AUTO_WINS_QUANTILE``) does so, by default on the bad side only.
     """
     q1 = float(np.percentile(Y.numpy(), 25, method="lower"))
     q3 = float(np.percentile(Y.numpy(), 75, method="higher"))
-    return Y.clamp(q1 - reach * (q3 - q1), q3 + reach * (q3 - q1))
+    return Y.clamp(q1 - 1.5 * (q3 - q1), q3 + 1.5 * (q3 - q1))
 
 
 class BoTorchLoop:

@@ -1,7 +1,6 @@
 """From the configuration of a panel to its problem, and over arms to its algorithms.
 
-A width, level or feature map takes the constants it needs (number of arms, B, v, alpha, R, lambda, T, delta, m,
-lengthscale, box) from the problem and the panel, unless the configuration gives them.
+Widths, levels and feature maps take the constants they need from the problem and the panel, unless they are given.
 """
 
 import dataclasses

@@ -128,7 +128,3 @@ def main() -> None:
             error.show()
             sys.exit(error.exit_code)
         raise
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,7 @@
 """Run a configuration into a folder; the same call again runs what is missing.
 
 A finished run leaves ``traces.parquet``, ``summary.json`` and one picture a panel. Until then the folder has a file for
-every finished job (:mod:`bo_robust.experiments.jobs`). Jobs run one after the other in this process, or side by
-side in the workers of joblib, which are processes of this machine or, by Ray and Dask, of several.
+every finished job (:mod:`bo_robust.experiments.jobs`). Jobs run in this process, or in the workers of joblib.
 """
 
 import hashlib

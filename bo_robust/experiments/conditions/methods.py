@@ -87,11 +87,7 @@ class Random(ConditionsMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class Optimised(ConditionsMethod):
-    """Maximises an acquisition function by BoTorch's ``optimize_acqf``.
-
-    ``restarts`` local searches start from the best of ``raw_samples`` points, each with ``maxiter`` iterations of
-    L-BFGS-B.
-    """
+    """Maximises an acquisition function by ``restarts`` searches of BoTorch's ``optimize_acqf``."""
 
     restarts: int = 4
     raw_samples: int = 64
@@ -107,10 +103,7 @@ class Optimised(ConditionsMethod):
         """The function to maximise."""
 
     def maximised(self, acquisition: AcquisitionFunction, bounds: Tensor) -> Tensor:
-        """The argmax ``d``, or the best raw sample where the gradient is NaN.
-
-        Gradients of methods that sample are sometimes NaN: they pass through roots of near-singular joint covariances.
-        """
+        """The argmax ``d``, or the best raw sample where the gradient is NaN, as of a root of a singular covariance."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of searches that stop at maxiter or at a kink, and of jitter
             try:
@@ -163,10 +156,7 @@ class UpperBound(Optimised):
 
 @dataclass(frozen=True)
 class LNSO:
-    """The paper's search for continuous Z (:func:`bo_robust.acquisition.optimize_lnso`), from draws of Z alone.
-
-    The lacing value is searched too (:func:`bo_robust.acquisition.search_lacing_value`).
-    """
+    """The paper's search for continuous Z, from draws of Z alone (:func:`bo_robust.acquisition.optimize_lnso`)."""
 
     num_starts: int = 8
     rounds: int = 10
@@ -345,8 +335,7 @@ CONDITIONS_METHODS: dict[str, type[ConditionsMethod]] = {
 def resample(problem: ConditionsProblem, n: int) -> Tensor:
     """Draw n conditions ``n x d_z`` with the probabilities of Z, by systematic resampling of the environment's points.
 
-    A point of probability p is drawn floor(n p) or floor(n p) + 1 times. n = 0 takes as many as there are points; where
-    all are equally likely, these are the points themselves.
+    n = 0 takes as many as there are points; where all are equally likely, these are the points themselves.
     """
     z, p = problem.environment.z, problem.environment.probabilities
     w = len(z)

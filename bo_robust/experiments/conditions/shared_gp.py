@@ -1,7 +1,6 @@
-"""The GP over (x, z) that the methods of a run share: SE-ARD on the unit box, and how its hyperparameters are found.
+"""The GP over (x, z) that the methods of a run share: SE-ARD, by maximum likelihood (Nguyen et al. 2021, App. I).
 
-Nguyen et al. 2021, App. I, fit length-scales, signal variance and noise variance (>= 1e-4) every third round by maximum
-likelihood. Ours: a constant mean, fitted too, and inputs scaled to the unit box.
+Ours: a constant mean, fitted too, and inputs scaled to the unit box.
 """
 
 import copy

@@ -89,9 +89,8 @@ def paper_problem(
 ) -> Problem:
     """A problem with the constants of Ray Chowdhury & Gopalan 2019: B = max f, v = mean squared entry, lambda = 1.
 
-    Rewards AND regret are divided by the largest mean of ``table``, so B = 1. The published scripts divide only f, and
-    keep raw rewards, B and v. The paper's algorithms pull the same arms on either scale, because their posterior mean,
-    width and truncation level scale alike. Arguments are those of :func:`centred_problem`.
+    Rewards AND regret are divided by the largest mean of ``table``, so B = 1. The published scripts divide only f. The
+    paper's algorithms pull the same arms on either scale. Arguments are those of :func:`centred_problem`.
     """
     top = float(table.mean(axis=0).max())
     rewards = table / top
@@ -265,8 +264,7 @@ class Abalone(OverArms):
 class HeldReturns(RewardModel):
     """A reward is the return in % of buying on a random day and selling HOLD_DAYS later, less ``centre``, by ``scale``.
 
-    Each of the two quotes is wrong with probability ``bad_ticks``, independently. A wrong quote is off by a factor of
-    100, up or down with equal probability.
+    Each of the two quotes is off by a factor of 100, up or down, with probability ``bad_ticks``.
     """
 
     ratios: Tensor  # selling price / buying price, ``m x n``

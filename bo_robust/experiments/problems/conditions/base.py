@@ -39,8 +39,7 @@ class OverConditions(ABC):
 class ConditionsProblem:
     """Maximise VaR_alpha(f(x, Z)) over x, with Z finite or continuous.
 
-    VaR_alpha is the LOWER quantile inf{v: P(f <= v) >= alpha}: a small alpha is averse to risk. BoTorch's
-    ``VaR(alpha)`` counts from the other tail.
+    VaR_alpha is the LOWER quantile inf{v: P(f <= v) >= alpha}; BoTorch's ``VaR(alpha)`` counts from the other tail.
     """
 
     name: str
