@@ -6,60 +6,45 @@ from typing import Any
 
 import torch
 
+from bo_robust.experiments.problems import designs, pairs, sensors, synthetic, tables, unknown_hyperparameters
 from bo_robust.experiments.problems.base import Problem, Trials
+from bo_robust.experiments.problems.conditions import portfolio, robot_pushing
+from bo_robust.experiments.problems.conditions import synthetic as analytic
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem
-from bo_robust.experiments.problems.conditions.portfolio import Portfolio
-from bo_robust.experiments.problems.conditions.robot_pushing import RobotPushing
-from bo_robust.experiments.problems.conditions.synthetic import (
-    Branin,
-    GoldsteinPrice,
-    Hartmann3OneTwo,
-    Hartmann3TwoOne,
-)
-from bo_robust.experiments.problems.designs import DesignProblem, Function, Laboratory, OwnTable
-from bo_robust.experiments.problems.pairs import Ball, Conditions
-from bo_robust.experiments.problems.sensors import IntelLab, MetrLAWeek, UnknownKernelTemperature
-from bo_robust.experiments.problems.synthetic import GPDraw, HardInstance, ManyArms, RKHSFunction, SpikedFunction
-from bo_robust.experiments.problems.tables import DJIA29, SP500, Abalone, CMULight, SeattleLatency
-from bo_robust.experiments.problems.unknown_hyperparameters import (
-    UnknownDecomposition,
-    UnknownLengthscale,
-    UnknownMean,
-    UnknownPeriod,
-)
+from bo_robust.experiments.problems.designs import DesignProblem
 from bo_robust.utils.specs import build
 
 # The problems of each ``loop:``.
 PROBLEMS: dict[str, Mapping[str, Any]] = {
     "arms": {
-        "abalone": Abalone,
-        "ball": Ball,
-        "cmu_light": CMULight,
-        "conditions": Conditions,
-        "djia29": DJIA29,
-        "gp_draw": GPDraw,
-        "hard_instance": HardInstance,
-        "intel_lab": IntelLab,
-        "many_arms": ManyArms,
-        "metr_la_week": MetrLAWeek,
-        "rkhs_function": RKHSFunction,
-        "seattle_latency": SeattleLatency,
-        "sp500": SP500,
-        "spiked_function": SpikedFunction,
-        "unknown_decomposition": UnknownDecomposition,
-        "unknown_kernel_temperature": UnknownKernelTemperature,
-        "unknown_lengthscale": UnknownLengthscale,
-        "unknown_mean": UnknownMean,
-        "unknown_period": UnknownPeriod,
+        "abalone": tables.Abalone,
+        "ball": pairs.Ball,
+        "cmu_light": tables.CMULight,
+        "conditions": pairs.Conditions,
+        "djia29": tables.DJIA29,
+        "gp_draw": synthetic.GPDraw,
+        "hard_instance": synthetic.HardInstance,
+        "intel_lab": sensors.IntelLab,
+        "many_arms": synthetic.ManyArms,
+        "metr_la_week": sensors.MetrLAWeek,
+        "rkhs_function": synthetic.RKHSFunction,
+        "seattle_latency": tables.SeattleLatency,
+        "sp500": tables.SP500,
+        "spiked_function": synthetic.SpikedFunction,
+        "unknown_decomposition": unknown_hyperparameters.UnknownDecomposition,
+        "unknown_kernel_temperature": sensors.UnknownKernelTemperature,
+        "unknown_lengthscale": unknown_hyperparameters.UnknownLengthscale,
+        "unknown_mean": unknown_hyperparameters.UnknownMean,
+        "unknown_period": unknown_hyperparameters.UnknownPeriod,
     },
-    "botorch": {"csv": OwnTable, "function": Function, "laboratory": Laboratory},
+    "botorch": {"csv": designs.OwnTable, "function": designs.Function, "laboratory": designs.Laboratory},
     "environment": {
-        "branin": Branin,
-        "goldstein_price": GoldsteinPrice,
-        "hartmann3_12": Hartmann3OneTwo,
-        "hartmann3_21": Hartmann3TwoOne,
-        "portfolio": Portfolio,
-        "robot_pushing": RobotPushing,
+        "branin": analytic.Branin,
+        "goldstein_price": analytic.GoldsteinPrice,
+        "hartmann3_12": analytic.Hartmann3OneTwo,
+        "hartmann3_21": analytic.Hartmann3TwoOne,
+        "portfolio": portfolio.Portfolio,
+        "robot_pushing": robot_pushing.RobotPushing,
     },
 }
 # The problems that these problems over arms are made of.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -91,18 +91,15 @@ class RewardModel(Movable, ABC):
         """Rewards ``s`` of ``arms`` (``s``, integer), given mean rewards ``s x n`` and ``draws`` ``s x k``."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CandidatePriors(Movable):
     """The finite set U of ``h`` candidate priors that algorithms over candidates choose from. All trials share it."""
 
     names: tuple[str, ...]  # One per candidate, as reports show it
-    # Kernel matrices, `h x n x n`. None takes the problem's kernel for all.
-    kernels: Tensor | None = field(default=None, repr=False)
-    prior_means: Tensor | None = field(default=None, repr=False)  # `h x n`. None is zero.
-    # One per candidate, where the lengthscale is unknown (A-GP-UCB needs them)
-    lengthscales: tuple[float, ...] | None = None
-    # Index of the right candidate in every trial, `s`. None where no candidate is known to be right.
-    true: tuple[int, ...] | None = None
+    kernels: Tensor | None = None  # Kernel matrices, `h x n x n`. None takes the problem's kernel for all.
+    prior_means: Tensor | None = None  # `h x n`. None is zero.
+    lengthscales: tuple[float, ...] | None = None  # One per candidate, where it is unknown (A-GP-UCB needs them)
+    true: tuple[int, ...] | None = None  # Index of the right candidate in every trial, `s`. None where unknown.
 
     def __post_init__(self) -> None:
         if not self.names or len(set(self.names)) < len(self.names):
@@ -120,19 +117,19 @@ class CandidatePriors(Movable):
         return cls(tuple(f"l = {ell:g}" for ell in scales), kernels, lengthscales=scales)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Problem(Movable):
     """One problem over arms, for s trials. Kernels, arms and candidates are checked when an algorithm starts."""
 
     name: str
-    f: Tensor = field(repr=False)  # Mean reward of every arm, `s x n`. Regret is in its units.
+    f: Tensor  # Mean reward of every arm, `s x n`. Regret is in its units.
     # A kernel matrix, `n x n` (shared by the trials) or `s x n x n`, or a covariance function of `arms`. With
     # candidates it is the kernel of the right one, or the best guess where none is known to be right.
-    kernel: Tensor | Covariance = field(repr=False)
-    rewards: RewardModel = field(repr=False)
+    kernel: Tensor | Covariance
+    rewards: RewardModel
     noise_var: float  # lambda of the posterior
-    arms: Tensor | None = field(default=None, repr=False)  # Locations, `n x d`
-    arm_names: tuple[str, ...] = field(default=(), repr=False)
+    arms: Tensor | None = None  # Locations, `n x d`
+    arm_names: tuple[str, ...] = ()
     norm_bound: float | None = None  # B, the bound on the norm of f that algorithms get
     moment_bound: float | None = None  # v, with E|y|^(1+alpha) <= v
     alpha: float | None = None  # Tail index of `moment_bound`, in (0, 1]

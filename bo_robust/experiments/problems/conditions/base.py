@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -35,7 +35,7 @@ class OverConditions(ABC):
         """Make the problem; errors are those of :func:`bo_robust.experiments.problems.make_conditions_problem`."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ConditionsProblem:
     """Maximise VaR_alpha(f(x, Z)) over x, with Z finite or continuous.
 
@@ -43,9 +43,8 @@ class ConditionsProblem:
     """
 
     name: str
-    # The noiseless objective, to be maximised: `... x (d_x + d_z)` to `...`.
-    f: Callable[[Tensor], Tensor] = field(repr=False)
-    environment: FiniteEnvironment | ContinuousEnvironment = field(repr=False)  # The distribution of Z
+    f: Callable[[Tensor], Tensor]  # The noiseless objective, to be maximised: `... x (d_x + d_z)` to `...`
+    environment: FiniteEnvironment | ContinuousEnvironment  # The distribution of Z
     x_bounds: Tensor  # Box of x, `2 x d_x`, lower row first
     z_bounds: Tensor  # Box that holds every z, `2 x d_z`
     noise_var: float  # Variance of the Gaussian noise on observations of f
@@ -53,7 +52,7 @@ class ConditionsProblem:
     initial: int  # Number of random observations (x, z) at the start of a run
     search_points: int = 2048  # About how many x :func:`optimum` tries first, on a grid; few where f is slow
     search_tol: float = 1e-7  # Fraction of the box of x at which :func:`optimum` stops
-    notes: str = field(default="", repr=False)  # The source, the units, and what is ours and not the paper's
+    notes: str = ""  # The source, the units, and what is ours and not the paper's
 
     @property
     def dim_x(self) -> int:
