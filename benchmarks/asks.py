@@ -23,7 +23,7 @@ from torch import Tensor
 from benchmarks.common import report
 from benchmarks.robustness.methods import Ax, Optuna
 from benchmarks.stats import ratios, seconds
-from bo_robust.experiments.loop_botorch import fitted
+from bo_robust.experiments.botorch_methods import fitted
 
 D, NOISE = 4, 0.1
 FUNCTIONS: tuple[Callable[[Tensor], Tensor], ...] = (

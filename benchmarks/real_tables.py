@@ -27,7 +27,7 @@ from torch import Tensor
 
 from benchmarks.common import options, report, report_environment
 from bo_robust import RobustGP
-from bo_robust.experiments.loop_botorch import fitted
+from bo_robust.experiments.botorch_methods import fitted
 
 TABLES: dict[str, dict[str, str]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 HELD_OUT = 200

@@ -35,7 +35,7 @@ from bo_robust.bandits.shortlist import SHORTLIST_SIZE
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
-from bo_robust.experiments.loop_botorch import fitted
+from bo_robust.experiments.botorch_methods import fitted
 from bo_robust.experiments.outliers import Shift, draw
 from bo_robust.experiments.problems import make_design_problem
 from bo_robust.features import FourierFeatures

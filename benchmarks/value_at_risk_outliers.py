@@ -22,9 +22,9 @@ from benchmarks.common import options, report, report_environment
 from benchmarks.stats import differences
 from bo_robust import RobustGP, ValueAtRiskUCB
 from bo_robust.acquisition import recommend_design
-from bo_robust.experiments.loop_botorch import fitted
+from bo_robust.experiments.botorch_methods import fitted
 from bo_robust.experiments.problems import make_conditions_problem
-from bo_robust.experiments.problems.conditions.optimum import regret
+from bo_robust.experiments.problems.conditions.base import regret
 from bo_robust.utils.random import stream
 
 READINGS, OUTLIERS, EVERY, WIDTH = 40, 2, 5, 2.0

@@ -29,9 +29,10 @@ from benchmarks.real_tables import TABLES, Score, Split, compared, score, split
 from benchmarks.robustness.static import FAMILIES, detected
 from benchmarks.robustness.summary import REGIMES, SETTINGS
 from bo_robust import RobustGP
+from bo_robust.experiments.botorch_methods import Robust
 from bo_robust.experiments.build import build_problem
 from bo_robust.experiments.config import Panel
-from bo_robust.experiments.loop_botorch import Robust, run_trial
+from bo_robust.experiments.loop_botorch import run_trial
 from bo_robust.models import outlier_detection, robust_gp
 from bo_robust.utils.random import stream
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.robustness.rcgp import rcgp
-from bo_robust.experiments.loop_botorch import BOTORCH_METHODS, BoTorchMethod, Loop
+from bo_robust.experiments.botorch_methods import BOTORCH_METHODS, BoTorchMethod, Loop
 
 __all__ = ["GRID", "OURS", "register"]
 

@@ -28,7 +28,7 @@ from torch.quasirandom import SobolEngine
 
 from benchmarks.common import options, report, report_environment
 from bo_robust import RobustGP
-from bo_robust.experiments.loop_botorch import fitted
+from bo_robust.experiments.botorch_methods import fitted
 from bo_robust.utils.random import stream
 
 __all__ = ["FAMILIES", "Dataset"]

@@ -1,14 +1,12 @@
 """From the configuration of a panel to its problem, and over arms to its algorithms.
 
-A width, level or feature map takes the constants it needs (number of arms, B, v, alpha, R, lambda, T, delta, m,
-lengthscale, box) from the problem and the panel, unless the configuration gives them.
+Widths, levels and feature maps take the constants they need from the problem and the panel, unless they are given.
 """
 
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +18,10 @@ from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.confidence import WIDTHS, information_gain
 from bo_robust.confidence.truncation import TRUNCATIONS
+from bo_robust.experiments import loop_botorch, loop_environment
 from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.problems import (
-    PROBLEMS,
-    Problem,
-    make_conditions_problem,
-    make_design_problem,
-    make_problem,
-)
+from bo_robust.experiments.problems import PROBLEMS, Problem, Trials, problem_kind
 from bo_robust.features import FourierFeatures, MaternFourierFeatures
 from bo_robust.features.leverage import theory_oversampling
 from bo_robust.utils import specs
@@ -38,40 +31,25 @@ FEATURES: dict[str, Callable[..., Any]] = {
     "matern_fourier": MaternFourierFeatures,
     "nystrom": NystromDictionary,
 }
-# Arguments of problems that a configuration must not give under `problem:`, and where they are set instead.
-SET_ELSEWHERE = {
-    "seed": "set `seed:` of the panel",
-    "trials": "set `trials:` of the panel",
-    "name": "set `kind:`",
-    "data_dir": "use --data-dir",
-    "device": "use --device",
-    "dtype": "set `dtype:` of the panel; other loops are in float64",
-}
-
-
+# Loops that run trial by trial.
+LOOPS: dict[str, Any] = {"botorch": loop_botorch, "environment": loop_environment}
 # Constants that a problem states for widths, levels, feature maps and algorithms.
 STATED = ["num_arms", "norm_bound", "moment_bound", "alpha", "noise_scale", "noise_var"]
 STATED += ["num_conditions", "probabilities", "functional"]
-
 # Trials times arms from which a round takes less time on an H100 than on a core beside it: one trial of 4,000 arms took
-# 2.1 times as long, one of 16,000 half of it (benchmarks/results/nvidia-h100-80gb).
+# 2.1 times as long, one of 16,000 half of it.
 CUDA_PAYS = 10_000
 
 
 def build_problem(panel: Panel, trials: Sequence[int], data_dir: Path | None, device: torch.device) -> Any:
     """The problem of a panel on a device: a :class:`Problem` for the given trials, or that of another loop."""
-    settings = dict(panel.problem)
-    kind = settings.pop("kind")
-    for key in settings.keys() & SET_ELSEWHERE.keys():
-        raise RunError(f"panel {panel.name!r}: {key!r} is no parameter of a problem; {SET_ELSEWHERE[key]}.")
     where = f"panel {panel.name!r}"
     try:
         with memory_errors(panel, ": the problem does not fit into memory; take fewer arms or trials."):
-            if panel.loop == "botorch":
-                return make_design_problem(kind, data_dir=data_dir, **settings)
-            if panel.loop == "environment":
-                return make_conditions_problem(kind, data_dir=data_dir, device=device, **settings)
-            problem = make_problem(kind, trials, panel.seed, data_dir=data_dir, **settings)
+            kind = problem_kind(panel.loop, panel.problem, data_dir)
+            if panel.by_trial:
+                return kind.make() if panel.loop == "botorch" else kind.make(device)
+            problem = kind.make(Trials(trials, panel.seed))
             problem = dataclasses.replace(problem, noise_var=panel.noise_var or problem.noise_var)
             return problem.to(device, getattr(torch, panel.dtype))
     except (ValueError, TypeError, OSError, ImportError) as error:
@@ -105,35 +83,31 @@ def find_device(name: str) -> torch.device:
     except RuntimeError:
         raise RunError(f"unknown device {specs.quoted(name)}; use cpu, cuda or cuda:0.") from None
     if device.type not in ("cpu", "cuda"):
-        raise RunError(f"device {specs.quoted(name)} is not supported; use cpu or cuda.")
+        raise RunError(f"device {name} is not supported; use cpu or cuda.")
     count = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= count:
-        raise RunError(
-            f"device {specs.quoted(name)} was asked for, but torch {torch.__version__} finds {count} CUDA devices."
-        )
+        raise RunError(f"device {name} was asked for, but torch {torch.__version__} finds {count} CUDA devices.")
     return device
 
 
 def build_algorithm(config: PanelMethod, panel: Panel, problem: Problem) -> ArmAlgorithm:
-    """The algorithm with its width, truncation level and features."""
-    where = f"{config.label!r} of panel {panel.name!r}"
-    if ALGORITHMS[config.name].over_candidates and problem.candidates is None:
-        have = ", ".join(kind for kind in PROBLEMS["arms"] if kind.startswith("unknown_"))
-        raise RunError(
-            f"{where}: {config.name} chooses among candidate priors and problem {problem.name!r} has none; the "
-            f"problems unknown_... have ({have})."
-        )
+    """The algorithm; what its configuration leaves out comes from problem and panel, or is its default."""
     try:
         return _algorithm(config, panel, problem)
     except ValueError as error:
-        raise RunError(f"{where}: {error}") from None
+        raise RunError(f"{config.label!r} of panel {panel.name!r}: {error}") from None
 
 
 def _algorithm(config: PanelMethod, panel: Panel, problem: Problem) -> ArmAlgorithm:
-    """The algorithm; what its configuration leaves out comes from problem and panel, or is its default."""
     cls, name = ALGORITHMS[config.name], config.name
     fields = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     settings, known = config.options, problem.candidates
+    if cls.over_candidates and known is None:
+        have = ", ".join(kind for kind in PROBLEMS["arms"] if kind.startswith("unknown_"))
+        raise ValueError(
+            f"{name} chooses among candidate priors and problem {problem.name!r} has none; the problems unknown_... "
+            f"have ({have})."
+        )
     if "oversampling" in fields and (epsilon := settings.pop("epsilon", None)) is not None:
         if "oversampling" in settings:
             raise ValueError("epsilon is given in place of oversampling; leave one out.")
@@ -193,7 +167,6 @@ def _max_gain(problem: Problem, horizon: int) -> tuple[float, ...]:
 
 
 def build_kernel(problem: Problem) -> ArmKernel:
-    """The prior covariance of a problem."""
     if isinstance(problem.kernel, torch.Tensor):
         return ArmKernel.from_matrix(problem.kernel, problem.arms)
     assert problem.arms is not None
@@ -203,16 +176,12 @@ def build_kernel(problem: Problem) -> ArmKernel:
 def start_state(algorithm: ArmAlgorithm, problem: Problem, rounds: int | None = None) -> State:
     """The state before any reward, under the prior of every candidate if the algorithm is over candidates.
 
-    ``rounds`` are the rounds to come, if known. ``RunError`` is raised if the algorithm cannot start with these
-    settings.
+    ``rounds`` are the rounds to come, if known.
     """
     known = problem.candidates if algorithm.over_candidates else None
-    prior_mean = problem.prior_mean if known is None else known.prior_means
+    kernels, prior_mean = (None, problem.prior_mean) if known is None else (known.kernels, known.prior_means)
     try:
-        if known is not None and known.kernels is not None:
-            kernel = candidate_kernel([*known.kernels], problem.arms)
-        else:
-            kernel = build_kernel(problem)
+        kernel = build_kernel(problem) if kernels is None else candidate_kernel([*kernels], problem.arms)
         return algorithm.init(kernel, problem.noise_var, problem.trials, prior_mean=prior_mean, rounds=rounds)
     except ValueError as error:
         raise RunError(f"{type(algorithm).__name__} cannot start on problem {problem.name!r}: {error}") from None
@@ -234,7 +203,7 @@ def settings_used(panel: Panel, data_dir: Path | None, device: torch.device, siz
     if panel.by_trial:
         problem = shared_problem(panel, range(1), data_dir, device)
         methods = {method.label: resolved(panel.build_method(method)) for method in panel.methods}
-        return {**loop_of(panel).settings_used(panel, problem, device), "methods": methods}
+        return {**LOOPS[panel.loop].settings_used(panel, problem, device), "methods": methods}
     problem = build_problem(panel, range(1), data_dir, device)
     algorithms = {method.label: build_algorithm(method, panel, problem) for method in panel.methods}
     with memory_errors(panel):
@@ -246,17 +215,8 @@ def settings_used(panel: Panel, data_dir: Path | None, device: torch.device, siz
     return used
 
 
-def loop_of(panel: Panel) -> Any:
-    """The module of a loop that runs trial by trial, with ``run_trial``, ``settings_used`` and ``metadata``."""
-    return import_module(f"bo_robust.experiments.loop_{panel.loop}")  # they import BoTorch's optimisers
-
-
 def resolved(method: Any) -> dict[str, Any]:
-    """The settings a method really uses, as plain JSON: its class, and every setting with its kind and constants.
-
-    Example:
-        ``{"class": "GPUCB", "width": {"kind": "finite", "num_arms": 20, "delta": 0.1, "scale": 0.447}}``
-    """
+    """The settings a method really uses, as plain JSON: its class, and every setting with its kind and constants."""
     registries: tuple[Mapping[str, Any], ...] = (WIDTHS, TRUNCATIONS, FEATURES)
     kinds = {cls: kind for registry in registries for kind, cls in registry.items()}
     settings: dict[str, Any] = {"class": type(method).__name__}

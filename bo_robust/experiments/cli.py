@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -53,17 +53,14 @@ def run(
         raise RunError(f"--threads must be between 1 and the {cores} cores of this machine, got {threads}.")
     torch.set_num_threads(threads)
     config_ = files.load_config(config, set_ or (), trials=trials, horizon=horizon)
+    given: dict[str, Any] = {
+        "workers": workers,
+        "backend": backend,
+        "trials_per_job": trials_per_job,
+        "console": _console(),
+    }
     try:
-        runs.start(
-            config_,
-            out or Path("results") / config_.name,
-            device=device,
-            data_dir=data_dir,
-            workers=workers,
-            backend=backend,
-            trials_per_job=trials_per_job,
-            console=_console(),
-        )
+        runs.start(config_, out or Path("results") / config_.name, device=device, data_dir=data_dir, **given)
     except KeyboardInterrupt:
         print("bo-robust: interrupted; the same command again runs what is missing.", file=sys.stderr)
         raise typer.Exit(130) from None
@@ -76,14 +73,13 @@ def prepare(
     data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; BO_ROBUST_DATA by default.")] = None,
 ) -> None:
     """Convert a download to the file that a problem reads, and check that it is the data set."""
-    from bo_robust.experiments.problems.data import data_folder
-    from bo_robust.experiments.problems.prepare import prepare as make
+    from bo_robust.experiments.problems import data
 
-    folder = data_folder(data_dir)
+    folder = data.data_folder(data_dir)
     if folder is None:
         raise RunError("give the folder of data sets, --data-dir FOLDER or the environment variable BO_ROBUST_DATA.")
     try:
-        print(f"Wrote {make(name, file, folder)}.")
+        print(f"Wrote {data.prepare(name, file, folder)}.")
     except ValueError as error:
         raise RunError(str(error)) from None
 
@@ -95,15 +91,14 @@ def list_(name: Annotated[str | None, typer.Argument(help="Show the settings of 
 
     console = _console()
     if name is not None:
-        for title, lines in listing.settings_of(name).items():
-            console.print(f"[bold]{name}[/bold], of {title}")
-            for line in lines:
-                console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
-        return
-    for title, entries in listing.everything().items():
-        console.print(f"[bold]{title}[/bold]")
-        for name, line in entries.items():
-            console.print(f"  {name:26s} {line}", markup=False, highlight=False, soft_wrap=True)
+        listed = {f"[bold]{name}[/bold], of {title}": lines for title, lines in listing.settings_of(name).items()}
+    else:
+        everything = listing.everything().items()
+        listed = {f"[bold]{title}[/bold]": [f"{n:26s} {line}" for n, line in of.items()] for title, of in everything}
+    for title, lines in listed.items():
+        console.print(title)
+        for line in lines:
+            console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _console() -> Console:
@@ -133,7 +128,3 @@ def main() -> None:
             error.show()
             sys.exit(error.exit_code)
         raise
-
-
-if __name__ == "__main__":
-    main()

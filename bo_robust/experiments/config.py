@@ -2,20 +2,13 @@
 
 A file (:mod:`bo_robust.experiments.files`) describes panels. A panel is one problem and the methods that are compared
 on it: over arms, with ``loop: environment`` over pairs (x, z), or with ``loop: botorch`` over designs. Keys at the top
-level are defaults of the panels::
-
-    name: quickstart
-    trials: 48
-    horizon: 2000
-    methods:
-      - {name: gp-ucb, width: {kind: finite, scale: 0.447}}
-    panels:
-      - {name: clean, problem: {kind: sp500}}
+level are defaults of the panels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError
@@ -24,6 +17,8 @@ from pydantic import model_validator as validator
 from pydantic_core import ErrorDetails
 
 from bo_robust.bandits import ALGORITHMS
+from bo_robust.experiments.botorch_methods import BOTORCH_METHODS
+from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.outliers import OUTLIERS, Frozen, Outliers
 from bo_robust.experiments.problems import PROBLEMS
@@ -34,6 +29,11 @@ Positive = Annotated[int, Field(ge=1, lt=2**63)]
 Name = Annotated[str, Field(max_length=100)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 
+METHODS: dict[str, Mapping[str, Any]] = {
+    "arms": ALGORITHMS,
+    "botorch": BOTORCH_METHODS,
+    "environment": CONDITIONS_METHODS,
+}
 # What panels of each loop leave out, and the keys that belong to one loop only.
 DEFAULTS = {
     "arms": {"trials": 20, "horizon": 1000},
@@ -44,18 +44,16 @@ OF_ONE_LOOP = {"arms": {"delta", "noise_var", "dtype"}, "botorch": {"outliers"},
 
 
 class PanelMethod(Frozen):
-    """A method in a panel: a key of :func:`methods_of` its loop.
+    """A method in a panel.
 
-    ``label`` is its name in tables and pictures, unique within a panel. By default it is the name, in capitals if that
-    has none. Every other key is an option, a field of its class. A width, truncation or feature map is written as
-    ``{kind: ..., ...}``; constants it leaves out come from problem and panel
-    (:func:`bo_robust.experiments.build.build_algorithm`).
+    Keys beside these are options, fields of its class. A width, truncation or feature map is ``{kind: ..., ...}``;
+    constants it leaves out come from problem and panel (:func:`bo_robust.experiments.build.build_algorithm`).
     """
 
     model_config = ConfigDict(extra="allow")
 
-    name: Name
-    label: Name = ""
+    name: Name  # a key of :data:`METHODS` of its loop
+    label: Name = ""  # in tables and pictures, unique within a panel; by default the name, in capitals if it has none
 
     @validator(mode="before")
     @classmethod
@@ -69,7 +67,6 @@ class PanelMethod(Frozen):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options by name, in a new dictionary. One that is null is None: not the default, if that is another."""
         return dict(self.model_extra or {})
 
 
@@ -128,12 +125,12 @@ class Panel(Frozen):
     @serializer(mode="wrap")
     def _dumped(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Plain data that :meth:`_of_its_loop` takes."""
-        others = set().union(*(keys for loop, keys in OF_ONE_LOOP.items() if loop != self.loop))
+        others = {key for loop, keys in OF_ONE_LOOP.items() if loop != self.loop for key in keys}
         return {key: value for key, value in dump(self).items() if key not in others}
 
     @validator(mode="after")
     def _consistent(self) -> Panel:
-        _check_known(kind_of(self.problem, f"`problem` of panel {self.name!r}"), "problem", PROBLEMS.__getitem__, self)
+        _check_known(kind_of(self.problem, f"`problem` of panel {self.name!r}"), "problem", PROBLEMS, self)
         if not self.methods:
             raise RunError(f"panel {self.name!r} has no methods; list at least one under `methods:`.")
         for label in self.labels:
@@ -142,15 +139,13 @@ class Panel(Frozen):
         for label in (label for pair in self.compare for label in pair):
             if label not in self.labels:
                 raise RunError(f"panel {self.name!r} compares {quoted(label)}; {nearest(label, self.labels)}")
-        if self.loop != "environment" and self.initial is not None and self.initial >= self.horizon:
-            raise RunError(
-                f"panel {self.name!r}: initial must be below the horizon, whose first rounds it is; got "
-                f"{self.initial} of {self.horizon}."
-            )
         if self.loop == "environment" and self.initial == 0:
             raise RunError(f"initial of panel {self.name!r} must be at least 1 point.")
+        if self.loop != "environment" and self.initial is not None and self.initial >= self.horizon:
+            given = f"whose first rounds it is; got {self.initial} of {self.horizon}."
+            raise RunError(f"panel {self.name!r}: initial must be below the horizon, {given}")
         for method in self.methods:
-            _check_known(method.name, "method", methods_of, self)
+            _check_known(method.name, "method", METHODS, self)
             if self.by_trial:
                 self.build_method(method)
         return self
@@ -158,7 +153,7 @@ class Panel(Frozen):
     def build_method(self, method: PanelMethod) -> Any:
         """Make the object of a method of a loop that runs trial by trial; ``RunError`` names a bad option."""
         try:
-            return build({"kind": method.name, **method.options}, methods_of(self.loop), {}, "method")
+            return build({"kind": method.name, **method.options}, METHODS[self.loop], {}, "method")
         except SpecError as error:
             raise RunError(f"panel {self.name!r}: {error}") from None
 
@@ -182,8 +177,7 @@ class RunConfig(Frozen):
 
     @validator(mode="after")
     def _named(self) -> RunConfig:
-        plain = self.name.strip() and self.name.isprintable() and len(self.name) <= 100
-        if not plain or self.name.startswith(".") or any(c in self.name for c in "/\\:"):
+        if not (self.name.strip() and self.name.isprintable() and re.fullmatch(r"[^./\\:][^/\\:]{0,99}", self.name)):
             raise RunError(
                 f"the run's `name` becomes a folder: give up to 100 printable characters without / \\ : and without a "
                 f"leading dot, got {quoted(self.name)}."
@@ -205,26 +199,13 @@ SYNONYMS = {"repetitions": "trials", "algorithms": "methods", "rounds": "horizon
 SHARED_KEYS = [key for key in Panel.model_fields if key not in ("name", "problem")]
 
 
-def methods_of(loop: str) -> Mapping[str, Any]:
-    """The methods of a ``loop:`` by name; but for those over arms they import BoTorch's optimisers."""
-    if loop == "arms":
-        return ALGORITHMS
-    if loop == "botorch":
-        from bo_robust.experiments.loop_botorch import BOTORCH_METHODS
-
-        return BOTORCH_METHODS
-    from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS
-
-    return CONDITIONS_METHODS
-
-
-def _check_known(name: str, role: str, registry: Callable[[str], Mapping[str, Any]], panel: Panel) -> None:
+def _check_known(name: str, role: str, registry: Mapping[str, Mapping[str, Any]], panel: Panel) -> None:
     """Raise ``RunError`` unless the problem or method of a name exists in the loop of the panel."""
-    if name in registry(panel.loop):
+    if name in registry[panel.loop]:
         return
-    hint = f"unknown {role} {quoted(name)}; {nearest(name, registry(panel.loop))}"
-    for loop in DEFAULTS:
-        if name in registry(loop):
+    hint = f"unknown {role} {quoted(name)}; {nearest(name, registry[panel.loop])}"
+    for loop, known in registry.items():
+        if name in known:
             hint = f"{role} {quoted(name)} is for `loop: {loop}`, this is `loop: {panel.loop}`."
     raise RunError(f"panel {panel.name!r}: {hint}")
 
@@ -237,12 +218,9 @@ def parse(data: Any) -> RunConfig:
         return RunConfig.model_validate(data)
     except ValidationError as error:
         # A key that nothing knows comes first: it may be why another one is missing.
-        errors = sorted(error.errors(include_url=False), key=lambda e: not _unheard_of(e))
-        raise RunError(_in_words(errors[0], data)) from None
-
-
-def _unheard_of(error: ErrorDetails) -> bool:
-    return error["type"] == "extra_forbidden" and error["loc"][-1] not in SHARED_KEYS
+        found = error.errors(include_url=False)
+        unknown = [one for one in found if one["type"] == "extra_forbidden" and one["loc"][-1] not in SHARED_KEYS]
+        raise RunError(_in_words((unknown or found)[0], data)) from None
 
 
 def _in_words(error: ErrorDetails, data: Mapping[str, Any]) -> str:
@@ -263,8 +241,7 @@ def _in_words(error: ErrorDetails, data: Mapping[str, Any]) -> str:
             model = OUTLIERS[str(path[-2])]
         known = [*model.model_fields, *(SHARED_KEYS if model is RunConfig else ())]
         return f"unknown key {key!r} in {where}; {nearest(SYNONYMS.get(key, key), known)}"
-    message = error["msg"][0].lower() + error["msg"][1:]
-    message = message.replace("dictionary", "mapping")  # as YAML calls it
+    message = (error["msg"][0].lower() + error["msg"][1:]).replace("dictionary", "mapping")  # as YAML calls it
     if error["type"] == "union_tag_invalid":
         message = f"unknown kind {quoted(error['ctx']['tag'])}; {nearest(error['ctx']['tag'], OUTLIERS)}"
     elif error["type"] != "missing":

@@ -1,7 +1,4 @@
-"""Configuration files: YAML, by path or by name, the files they include, and settings of the command line.
-
-``include`` lists other files, by paths relative to the file. The file's own keys override those of the others.
-"""
+"""Configuration files: YAML, by path or by name, the files they include, and settings of the command line."""
 
 import re
 from collections.abc import Iterable
@@ -25,8 +22,7 @@ def load_config(path: Path | str, overrides: Iterable[str] = (), **forced: Any) 
     """The run that a YAML file describes; ``path`` may be the name of a shipped configuration.
 
     ``overrides`` are ``key=value`` strings with dotted paths as keys (``trials``, ``panels.0.problem.bad_ticks``). A
-    panel key at the top level is set in every panel. ``forced`` are ``trials`` and ``horizon`` of every panel,
-    where they are not None.
+    panel key at the top level is set in every panel, as are those of ``forced`` that are not None.
     """
     data = read(find_configuration(path))
     apply_overrides(data, [*overrides, *(f"{key}={value}" for key, value in forced.items() if value is not None)])
@@ -50,7 +46,7 @@ def find_configuration(path: Path | str) -> Path:
 
 
 def read(path: Path, including: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The data of one file, with the panels of the files that it includes.
+    """The data of one file, with the panels of the files that it includes, by paths relative to it; its own keys win.
 
     ``including`` are the files on the way here, to notice a circle.
     """
@@ -147,14 +143,9 @@ def _panels(data: dict[str, Any], where: str) -> list[dict[str, Any]]:
 
 def _step(target: Any, step: str, key: str) -> Any:
     """``step`` as a valid index or key of ``target``."""
-    if isinstance(target, list):
-        if step.isdecimal() and int(step) < len(target):
-            return int(step)
-        options = [str(i) for i in range(len(target))]
-    elif isinstance(target, dict):
-        if step in target:
-            return step
-        options = [str(name) for name in target]
-    else:
+    if not isinstance(target, list | dict):
         raise RunError(f"--set {quoted(key)}: there is no {quoted(step)}, for {quoted(target)} has no keys.")
-    raise RunError(f"--set {quoted(key)}: there is no {quoted(step)}; {nearest(step, options)}")
+    keys: dict[str, Any] = {str(name): name for name in (target if isinstance(target, dict) else range(len(target)))}
+    if step not in keys:
+        raise RunError(f"--set {quoted(key)}: there is no {quoted(step)}; {nearest(step, keys)}")
+    return keys[step]

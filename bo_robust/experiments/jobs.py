@@ -1,8 +1,7 @@
 """A job runs one method of one panel in some trials, and writes what it leaves into one file of the result folder.
 
-By default a job has all trials over arms, and one trial in the other loops. Random numbers depend on the seed, the
-trial and the round only. Batched algebra, however, may round differently for another number of trials. Traces are
-therefore bit-identical only to those of runs with as many trials a job.
+By default a job has all trials over arms, and one trial in the other loops. Batched algebra may round differently for
+another number of trials: traces are bit-identical only to those of runs with as many trials a job.
 
 A file is parquet: traces in long format, and everything else in their ``attrs``. It appears under its name when it is
 complete, so that progress is a count of files, wherever the jobs run.
@@ -25,7 +24,7 @@ import pyarrow.parquet as pq
 import torch
 
 from bo_robust.experiments import loop_arms
-from bo_robust.experiments.build import find_device, loop_of, memory_errors, shared_problem
+from bo_robust.experiments.build import LOOPS, find_device, memory_errors, shared_problem
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.errors import RunError
 
@@ -43,7 +42,6 @@ class Job(NamedTuple):
     stop: int
 
     def path(self, folder: Path) -> Path:
-        """The job's file, where ``folder`` is the result folder."""
         return folder / FOLDER / "{:02d}-{:02d}-{:06d}-{:06d}.parquet".format(*self)
 
 
@@ -101,7 +99,7 @@ def _run(job: Job, panel: Panel, setting: Setting) -> tuple[pd.DataFrame, dict[s
         of = range(1) if panel.by_trial else trials
         problem = shared_problem(panel, of, setting.data_dir, find_device(setting.device))
         if panel.by_trial:
-            loop, method, began = loop_of(panel), panel.build_method(panel.methods[job.method]), time.perf_counter()
+            loop, method, began = LOOPS[panel.loop], panel.build_method(panel.methods[job.method]), time.perf_counter()
             with torch.random.fork_rng():
                 frame = pd.DataFrame(loop.run_trial(problem, method, panel, job.first))
             metadata = {"seconds": time.perf_counter() - began, **loop.metadata(problem)}

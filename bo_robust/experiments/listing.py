@@ -5,14 +5,15 @@ import inspect
 import itertools
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bo_robust.bandits import ALGORITHMS
 from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.truncation import TRUNCATIONS
+from bo_robust.experiments import config
 from bo_robust.experiments.build import FEATURES, STATED
-from bo_robust.experiments.config import methods_of
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.files import named_configurations, read
 from bo_robust.experiments.outliers import OUTLIERS
@@ -24,31 +25,27 @@ from bo_robust.utils.specs import nearest, quoted
 # Fields of algorithms that come from problem and panel (:mod:`bo_robust.experiments.build`).
 FILLED_IN = {"width", "truncation", "delta", "lengthscales", *STATED}
 # Everything that a configuration, Ax and Optuna can name.
-REGISTRIES: dict[str, dict[str, Any]] = {
-    "methods of runs over arms": {**ALGORITHMS},
-    "methods of runs in BoTorch's loop, loop: botorch": {**methods_of("botorch")},
-    "methods of runs over (x, z), loop: environment": {**methods_of("environment")},
-    "methods of Ax and Optuna (the first is the default)": {**METHODS},
-    "problems over arms": {**PROBLEMS["arms"]},
-    "problems over designs, loop: botorch": {**PROBLEMS["botorch"]},
-    "problems over (x, z), loop: environment": {**PROBLEMS["environment"]},
-    "outliers of runs in BoTorch's loop": {**OUTLIERS},
-    "features": {**FEATURES},
-    "widths": {**WIDTHS},
-    "truncation levels": {**TRUNCATIONS},
+REGISTRIES: dict[str, Mapping[str, Any]] = {
+    "methods of runs over arms": config.METHODS["arms"],
+    "methods of runs in BoTorch's loop, loop: botorch": config.METHODS["botorch"],
+    "methods of runs over (x, z), loop: environment": config.METHODS["environment"],
+    "methods of Ax and Optuna (the first is the default)": METHODS,
+    "problems over arms": PROBLEMS["arms"],
+    "problems over designs, loop: botorch": PROBLEMS["botorch"],
+    "problems over (x, z), loop: environment": PROBLEMS["environment"],
+    "outliers of runs in BoTorch's loop": OUTLIERS,
+    "features": FEATURES,
+    "widths": WIDTHS,
+    "truncation levels": TRUNCATIONS,
 }
 
 
 def everything() -> dict[str, dict[str, str]]:
     """One line about everything that can be named, by title and name."""
-    configurations = {name: _about(path) for name, path in named_configurations().items()}
-    listed = {title: {name: _line(made) for name, made in of.items()} for title, of in REGISTRIES.items()}
+    listed = {"configurations (bo-robust run NAME)": {n: _about(path) for n, path in named_configurations().items()}}
+    listed |= {title: {name: _line(made) for name, made in of.items()} for title, of in REGISTRIES.items()}
     data = {name: f"From {file.source}." for name, file in DATA_FILES.items()}
-    return {
-        "configurations (bo-robust run NAME)": configurations,
-        **listed,
-        "data sets (bo-robust prepare NAME DOWNLOAD)": data,
-    }
+    return listed | {"data sets (bo-robust prepare NAME DOWNLOAD)": data}
 
 
 def settings_of(name: str) -> dict[str, list[str]]:
@@ -76,14 +73,12 @@ def _settings(made: Any) -> list[str]:
         if dataclasses.is_dataclass(made):
             of = next(f for f in dataclasses.fields(made) if f.name == name)
             default = default if of.default_factory is dataclasses.MISSING else of.default_factory()
+        said = _default(default)
         if default is ... and made in ALGORITHMS.values() and name in FILLED_IN:
             spec = f"{made.default_width}, its constants " if name == "width" else ""
-            lines.append(f"{name}, by default {spec}from problem and panel")
-        elif name != "kind":
-            lines.append(f"{name}, {_default(default)}")
-        else:
-            continue
-        lines[-1] += f": {about[name]}" if name in about else ""
+            said = f"by default {spec}from problem and panel"
+        if name != "kind":
+            lines.append(f"{name}, {said}" + (f": {about[name]}" if name in about else ""))
     return lines
 
 
@@ -99,7 +94,6 @@ def first_sentence(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text without the markup of docstrings."""
     return re.sub(r":[a-z]+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "")
 
 

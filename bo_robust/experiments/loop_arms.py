@@ -25,7 +25,6 @@ from bo_robust.experiments.build import build_algorithm, start_state
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.fused_rounds import can_fuse, run_fused
 from bo_robust.experiments.problems import Problem
-from bo_robust.experiments.random_rounds import ignores_rewards, play_random
 from bo_robust.utils.linalg import on_cuda, row_argmax
 from bo_robust.utils.random import stream
 
@@ -37,7 +36,7 @@ DICTIONARY_COLUMNS = ("dictionary_size", "effective_dimension")
 class Traces:
     """What happened in every round of every trial, ``T x s`` each; rows beyond ``rounds`` are unwritten.
 
-    ``dictionary`` says whether the algorithm has one, and so :data:`DICTIONARY_COLUMNS`; else these are None.
+    ``dictionary`` says whether the algorithm has one; else :data:`DICTIONARY_COLUMNS` are None.
     """
 
     def __init__(self, horizon: int, problem: Problem, dictionary: bool = False) -> None:
@@ -58,7 +57,6 @@ class Traces:
         self.effective_dimension = column() if dictionary else None
 
     def tensors(self) -> dict[str, Tensor]:
-        """The traces by name."""
         return {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
 
 
@@ -66,8 +64,7 @@ def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) ->
     """Run algorithm number ``j`` of a panel on the trials of ``problem``, and return its traces and metadata.
 
     Metadata are ``seconds``, the final truncation ``level``, ``arm_names`` of the problem, and ``eliminations``
-    (:func:`elimination_record`). Errors are those of :func:`bo_robust.experiments.build.build_algorithm` and
-    ``start_state``.
+    (:func:`elimination_record`).
     """
     algorithm = build_algorithm(panel.methods[j], panel, problem)
     traces = Traces(panel.horizon, problem, dictionary="dictionary" in algorithm.records)
@@ -76,21 +73,22 @@ def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) ->
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="every candidate failed")  # the summary says so
         run_rounds(algorithm, problem, trials, panel.seed, traces, state, panel.initial or 0)
-    truncation = getattr(algorithm, "truncation", None)
-    level = None if truncation is None else _final_level(truncation, panel.horizon, state)
     metadata = {
         "seconds": time.perf_counter() - began,
-        "level": None if level is None or math.isinf(level) else level,  # JSON has no infinity
+        "level": _final_level(getattr(algorithm, "truncation", None), panel.horizon, state),
         "arm_names": list(problem.arm_names),
         "eliminations": elimination_record(algorithm, state, problem, trials),
     }
     return _frame(traces, problem, trials), metadata
 
 
-def _final_level(truncation: Truncation, horizon: int, state: State) -> float:
-    """b_T; the mean over trials where it depends on the dictionary."""
+def _final_level(truncation: Truncation | None, horizon: int, state: State) -> float | None:
+    """b_T, the mean over trials where it depends on the dictionary; None where it is infinite, which JSON is not."""
+    if truncation is None:
+        return None
     level = sized(truncation, state.posterior.size)(horizon) if is_open(truncation) else truncation(horizon)
-    return float(torch.as_tensor(level).mean())
+    mean = float(torch.as_tensor(level).mean())
+    return None if math.isinf(mean) else mean
 
 
 def _frame(traces: Traces, problem: Problem, trials: Sequence[int]) -> pd.DataFrame:
@@ -106,10 +104,8 @@ def _frame(traces: Traces, problem: Problem, trials: Sequence[int]) -> pd.DataFr
         "simple_regret": optimum - value.gather(1, host["recommended"].long().T).T,
         "width": host["width"],
         "coverage": host["coverage"].float(),
-        "truncated": host["truncated"],
-        "ok": host["ok"],
     }
-    columns |= {name: host[name] for name in DICTIONARY_COLUMNS if name in host}
+    columns |= {name: host[name] for name in ("truncated", "ok", *DICTIONARY_COLUMNS) if name in host}
     frame = pd.DataFrame({k: v.T.reshape(-1).numpy() for k, v in columns.items()})
     frame.insert(0, "round", np.tile(np.arange(1, T + 1, dtype=np.int32), s))
     frame.insert(0, "trial", np.repeat(np.asarray(trials, dtype=np.int32), T))
@@ -122,8 +118,7 @@ def elimination_record(
     """The eliminations of one algorithm; None for algorithms that eliminate nobody.
 
     Keys: ``candidates``, their names; ``true``, the right one's name by trial, or None; ``survivors``, names by trial;
-    ``eliminations``, the failed tests (:func:`bo_robust.bandits.posteriors.elimination.timeline`) with candidates'
-    ``name`` and the number of the ``trial``.
+    ``eliminations``, the failed tests with candidates' ``name`` and the number of the ``trial``.
     """
     known = problem.candidates
     if "eliminations" not in algorithm.records or known is None:
@@ -150,24 +145,16 @@ def run_rounds(
     """Run until the traces are full.
 
     ``trials`` are the trial indices of the problem's rows, and ``initial`` counts the rounds of the initial design. The
-    state is that after ``traces.rounds`` rounds and changes in place. Where that is possible on CUDA, many rounds are
-    run in one call.
+    state is that after ``traces.rounds`` rounds and changes in place.
     """
-    horizon = traces.arms.shape[0]
-    arms = [
-        stream(seed, "initial", trial).integers(problem.design_arms or problem.num_arms, size=initial)
-        for trial in trials
-    ]
+    horizon, among = traces.arms.shape[0], problem.design_arms or problem.num_arms
+    arms = [stream(seed, "initial", trial).integers(among, size=initial) for trial in trials]
     design = torch.from_numpy(np.stack(arms, 1)).to(problem.f.device)
     fuse = on_cuda(problem.f) and can_fuse(algorithm, problem, state)
     while traces.rounds < horizon:
         chunk = traces.rounds // CHUNK_ROUNDS
         begin, stop = chunk * CHUNK_ROUNDS, min(horizon, (chunk + 1) * CHUNK_ROUNDS)
         draws, uniforms = draw_chunk(problem, trials, seed, chunk)
-        if ignores_rewards(algorithm, state) and state.round == 0:
-            rounds = slice(traces.rounds - begin, stop - begin)
-            play_random(algorithm, problem, state, draws[rounds], uniforms[rounds], traces, design)
-            continue
         with torch.no_grad():
             while traces.rounds < stop:
                 i, end = traces.rounds - begin, stop - begin
@@ -179,13 +166,7 @@ def run_rounds(
 
 
 def play_round(
-    algorithm: ArmAlgorithm,
-    problem: Problem,
-    state: State,
-    draws: Tensor,
-    uniform: Tensor,
-    traces: Traces,
-    design: Tensor,
+    algorithm: Any, problem: Problem, state: State, draws: Tensor, uniform: Tensor, traces: Traces, design: Tensor
 ) -> None:
     """Run one round of all trials: choose, reward, observe, and write row ``traces.rounds``. The state changes.
 
@@ -223,10 +204,8 @@ def play_round(
 
 def draw_chunk(problem: Problem, trials: Sequence[int], seed: int, chunk: int) -> tuple[Tensor, Tensor]:
     """Raw reward variates (``B x s x k``) and uniforms (``B x s``) of a chunk, on the problem's device."""
-    f = problem.f
-    draws = np.stack(
-        [problem.rewards.draw(stream(seed, "reward", trial, chunk), CHUNK_ROUNDS) for trial in trials], axis=1
-    )
-    uniforms = np.stack([stream(seed, "algorithm", trial, chunk).random(CHUNK_ROUNDS) for trial in trials], axis=1)
-    below_one = 1.0 - torch.finfo(f.dtype).eps / 2.0  # float32 rounds some draws up to 1
-    return torch.from_numpy(draws).to(f), torch.from_numpy(uniforms).to(f).clamp_(max=below_one)
+    draws = [problem.rewards.draw(stream(seed, "reward", trial, chunk), CHUNK_ROUNDS) for trial in trials]
+    uniforms = [stream(seed, "algorithm", trial, chunk).random(CHUNK_ROUNDS) for trial in trials]
+    below_one = 1.0 - torch.finfo(problem.f.dtype).eps / 2.0  # float32 rounds some draws up to 1
+    made = [torch.from_numpy(np.stack(rows, 1)).to(problem.f) for rows in (draws, uniforms)]
+    return made[0], made[1].clamp_(max=below_one)

@@ -1,214 +1,24 @@
-"""BoTorch's loop over designs: fit a model, maximise the noisy expected improvement, observe, recommend at the end.
+"""BoTorch's loop over designs: fit a model, choose by it, observe, recommend.
 
 All methods of a trial start from the same design and get the same noise and the same wrong readings, by the number of
 the evaluation. They use the same random numbers too: models that predict the same choose the same.
 """
 
-from __future__ import annotations
-
-import contextlib
 import math
 import re
 import warnings
-import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
-import numpy as np
 import torch
-from botorch.acquisition.logei import qLogNoisyExpectedImprovement
-from botorch.exceptions import ModelFittingError
-from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
-from botorch.models.robust_relevance_pursuit_model import RobustRelevancePursuitSingleTaskGP
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
-from gpytorch.mlls import ExactMarginalLogLikelihood
-from torch import Tensor
 
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.outliers import draw
 from bo_robust.experiments.problems import DesignProblem
-from bo_robust.methods import METHODS
-from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.utils.specs import quoted
 
 # RobustGP's warnings: outliers are many, or too many to distinguish them from the others.
 MANY_OUTLIERS = re.compile(r"RobustGP flags|the others explain")
-DEFAULTS = METHODS["robust"].settings
-
-
-class Loop(Protocol):
-    """What is run; points are ``d``, in the unit cube."""
-
-    def ask(self) -> Tensor:
-        """Choose the next point."""
-
-    def tell(self, x: Tensor, y: float) -> None:
-        """Observe it, at the nearest point that can be measured, or a point of the initial design."""
-
-    def recommend(self) -> Tensor:
-        """The point to use, from all that was observed."""
-
-    def flagged(self) -> np.ndarray:
-        """Which of the readings are flagged as outliers, ``n`` bool."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoTorchMethod(ABC):
-    """Base of the methods: a model by its settings, in BoTorch's loop."""
-
-    every: ClassVar[int] = 1  # evaluations between two recommendations
-
-    @abstractmethod
-    def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
-        """The fitted model of points ``n x d`` and readings ``n x 1``, given which are outliers (``n`` bool)."""
-
-    def suggest(self, model: Any, candidates: Tensor | None) -> Tensor | None:
-        """A point ``1 x d`` of a finite space to observe in place of the acquisition's."""
-        return None
-
-    def begin(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
-        """The loop before any reading; ``outliers`` says which will be wrong."""
-        return BoTorchLoop(problem, seed, outliers, self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plain(BoTorchMethod):
-    """SingleTaskGP of BoTorch, which takes every reading for right."""
-
-    def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
-        return fitted(SingleTaskGP(X, Y))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Known(BoTorchMethod):
-    """SingleTaskGP of the inliers only: it knows which readings are wrong, and bounds what can be gained."""
-
-    def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
-        kept = ~outliers if (~outliers).sum() >= 2 else torch.ones_like(outliers)
-        return fitted(SingleTaskGP(X[kept], Y[kept]))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Winsorised(BoTorchMethod):
-    """SingleTaskGP of rewards clipped at ``reach`` interquartile ranges beyond the quartiles."""
-
-    reach: float = 1.5
-
-    def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
-        return fitted(SingleTaskGP(X, winsorised(Y, self.reach)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Robust(BoTorchMethod):
-    """RobustGP, which detects outliers.
-
-    Args:
-        outlier_share: As of "robust" in :data:`bo_robust.methods.METHODS`.
-        outlier_density: As there.
-        outcome_scale: "auto", or None to model the readings as they are.
-        replicates: Measure what ``suggest_replicates`` asks for before the acquisition is maximised.
-    """
-
-    outlier_share: float = DEFAULTS["outlier_share"]
-    outlier_density: float = DEFAULTS["outlier_density"]
-    replicates: bool = False
-    outcome_scale: str | None = "auto"
-
-    def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
-        options = {name: getattr(self, name) for name in ("outlier_share", "outlier_density", "outcome_scale")}
-        return fitted(RobustGP(X, Y, **options))
-
-    def suggest(self, model: Any, candidates: Tensor | None) -> Tensor | None:
-        return suggest_replicates(model, candidates=candidates) if self.replicates else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RelevancePursuit(BoTorchMethod):
-    """RobustRelevancePursuitSingleTaskGP of BoTorch (Ament et al. 2024)."""
-
-    def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
-        return fitted(RobustRelevancePursuitSingleTaskGP(X, Y))
-
-
-BOTORCH_METHODS: dict[str, Callable[..., Any]] = {
-    "RobustGP": Robust,
-    "RobustRelevancePursuitSingleTaskGP": RelevancePursuit,
-    "SingleTaskGP": Plain,
-    "Winsorised": Winsorised,
-    "known": Known,
-}
-
-
-def fitted(model: Any) -> Any:
-    """The model, fitted as BoTorch's tutorials do; unfitted where the fit ends nowhere."""
-    with contextlib.suppress(ModelFittingError):
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    return model
-
-
-def winsorised(Y: Tensor, reach: float = 1.5) -> Tensor:
-    """Rewards within ``reach`` interquartile ranges of the quartiles, as Ax's ``Winsorize`` has it for both sides.
-
-    Quartiles are observed values (facebook/Ax at e3371084, ``ax/adapter/transforms/winsorize.py``, with
-    ``AUTO_WINS_QUANTILE``). Ax's own default clips the bad side only.
-    """
-    q1 = float(np.percentile(Y.numpy(), 25, method="lower"))
-    q3 = float(np.percentile(Y.numpy(), 75, method="higher"))
-    return Y.clamp(q1 - reach * (q3 - q1), q3 + reach * (q3 - q1))
-
-
-class BoTorchLoop:
-    """BoTorch's loop with the model of a method. Random numbers are those of the evaluation."""
-
-    def __init__(self, problem: DesignProblem, seed: int, outliers: np.ndarray, method: BoTorchMethod) -> None:
-        self.problem, self.seed, self.outliers, self.method = problem, seed, torch.from_numpy(outliers), method
-        self.X, self.Y = torch.empty(0, problem.d, dtype=torch.float64), torch.empty(0, 1, dtype=torch.float64)
-        self.model: Any = None
-
-    def tell(self, x: Tensor, y: float) -> None:
-        self.X, self.Y = torch.cat([self.X, x.unsqueeze(0)]), torch.cat([self.Y, self.Y.new_tensor([[y]])])
-        self.model = None
-
-    def ask(self) -> Tensor:
-        self._fit()
-        again = self.method.suggest(self.model, self.problem.candidates)
-        return self._maximised() if again is None else again[0]
-
-    def recommend(self) -> Tensor:
-        """The observed point of the best posterior mean; of ``RobustGP``, of those that are ``recommendable``."""
-        self._fit()
-        with torch.no_grad():
-            mean = self.model.posterior(self.X).mean.squeeze(-1)
-        if isinstance(self.model, RobustGP):
-            mean = mean.where(self.model.recommendable(), -math.inf)
-        return self.X[mean.argmax()]
-
-    def flagged(self) -> np.ndarray:
-        self._fit()
-        robust = isinstance(self.model, RobustGP)
-        return ~self.model.inlier_mask.numpy() if robust else np.zeros(len(self.X), dtype=bool)
-
-    def _fit(self) -> None:
-        if self.model is None:
-            self._seed()
-            self.model = self.method.model(self.X, self.Y, self.outliers[: len(self.X)]).eval()
-
-    def _seed(self) -> None:
-        torch.manual_seed(zlib.crc32(repr((self.problem.name, self.seed, len(self.X))).encode()))
-
-    def _maximised(self) -> Tensor:
-        self._seed()
-        acquisition = qLogNoisyExpectedImprovement(self.model, self.X)
-        if self.problem.candidates is None:
-            box = torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, self.problem.d)
-            return optimize_acqf(acquisition, box, q=1, num_restarts=4, raw_samples=64)[0][0]
-        # A table's few replicates must not fill a run: only `suggest_replicates` measures a design again.
-        measured = (self.problem.candidates.unsqueeze(1) == self.X).all(-1).any(-1)
-        return optimize_acqf_discrete(acquisition, q=1, choices=self.problem.candidates[~measured])[0][0]
 
 
 def run_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) -> dict[str, list[Any]]:
@@ -226,7 +36,7 @@ def run_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) -> 
     draws = draw(problem.name, panel.outliers, seed, panel.horizon)
     design = problem.initial_design(initial, seed)
     loop = method.begin(problem, seed, draws.outlier)
-    rows: dict[str, list[Any]] = {name: [] for name in ("x", "y", "regret", "warned")}
+    rows: list[dict[str, Any]] = []
     for t in range(panel.horizon):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -238,14 +48,9 @@ def run_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) -> 
                 value = problem.value(problem.nearest(loop.recommend()).unsqueeze(0))
                 regret = max(problem.best - float(value), 0.0)
         warned = any(MANY_OUTLIERS.search(str(warning.message)) for warning in said)
-        for name, entry in {"x": x.tolist(), "y": y, "regret": regret, "warned": warned}.items():
-            rows[name].append(entry)
-    return {
-        "round": list(range(1, panel.horizon + 1)),
-        **rows,
-        "outlier": draws.outlier.tolist(),
-        "flagged": loop.flagged().tolist(),
-    }
+        rows.append({"round": t + 1, "x": x.tolist(), "y": y, "regret": regret, "warned": warned})
+    of_end = {"outlier": draws.outlier.tolist(), "flagged": loop.flagged().tolist()}
+    return {key: [row[key] for row in rows] for key in rows[0]} | of_end
 
 
 def metadata(problem: DesignProblem) -> dict[str, Any]:

@@ -14,11 +14,10 @@ from botorch.utils.transforms import unnormalize
 from torch import Tensor
 
 from bo_robust.acquisition import recommend_design
-from bo_robust.experiments.conditions.base import ConditionsMethod, Round
+from bo_robust.experiments.conditions.methods import ConditionsMethod, Round
 from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.config import Panel
-from bo_robust.experiments.problems.conditions.base import ConditionsProblem
-from bo_robust.experiments.problems.conditions.optimum import optimum, over_environment, regret
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem, optimum, regret
 from bo_robust.risk_measures.functionals import ValueAtRisk
 from bo_robust.utils.linalg import wait_for
 from bo_robust.utils.random import stream
@@ -42,19 +41,12 @@ def run_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel
 
     Row r, from 0 to ``horizon``, holds what is known after r rounds and what is chosen next. Columns:
 
-    - ``regret``: regret of the recommendation, argmax VaR(mu) over the designs observed so far;
-    - ``lower_regret``: regret of argmax VaR(l) over the same designs;
-    - ``recommended``: the former design, as a list;
-    - ``values``: in the last row, f there over the points of Z (``over_environment``); None before;
-    - ``interval``: VaR(u) - VaR(l) at the recommendation;
-    - ``regret_bound``: max_x VaR(u) - VaR(l) at the recommendation, an upper bound on its regret while l <= f <= u. NaN
-      for methods that do not find the maximum;
-    - ``point``: the point chosen next, as a list; ``y``: the observation there; ``chosen_regret``: the regret of its x;
-    - ``bound``: 2 w sigma(x, z) at that point; NaN unless it bounds ``chosen_regret``
-      (:class:`~.conditions.base.ConditionsMethod`);
+    - ``recommended``: argmax VaR(mu) over the designs observed so far, as a list; ``regret``: its regret;
+    - ``interval``: VaR(u) - VaR(l) there; ``regret_bound``: max_x VaR(u) - VaR(l) there, an upper bound on its regret
+      while l <= f <= u, NaN for methods that do not find the maximum;
+    - ``point``: the point chosen next, as a list; ``y``: the observation there;
     - ``seconds``: time to choose the point, without the fit;
-    - ``fit_seconds``, ``fit_ok``: time and success of the fit, NaN and True in rounds without one;
-    - ``noise_var``: noise variance of the GP.
+    - ``fit_ok``: whether the fit succeeded, True in rounds without one.
     """
     n = problem.initial if panel.initial is None else panel.initial
     X = initial_pairs(problem, n, panel.seed, trial)
@@ -64,79 +56,52 @@ def run_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel
     Y = problem.f(X) + noise[:n]
     seeds = stream(panel.seed, "method", trial).integers(2**62, size=panel.horizon + 1).tolist()
     gp = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1))
-    functional = ValueAtRisk(problem.alpha)
 
     @functools.cache
     def regret_of(x: tuple[float, ...]) -> float:
         return float(regret(problem, problem.x_bounds.new_tensor(x)))
 
-    rows: dict[str, list[Any]] = {}
+    rows: list[dict[str, Any]] = []
     for r in range(panel.horizon + 1):
-        fit_seconds, fit_ok = math.nan, True
-        if r % panel.refit_every == 0:
-            began = time.perf_counter()
-            fit_ok = gp.fit(X, Y)
-            fit_seconds = time.perf_counter() - began
+        last, fit_ok = r == panel.horizon, r % panel.refit_every != 0 or gp.fit(X, Y)
         now = Round(problem, gp, X, Y, r + 1)
         bound = method.bound(now)
         with torch.no_grad():
-            best = recommend_design(bound.model, problem.environment, functional, now.designs).x
+            best = recommend_design(bound.model, problem.environment, ValueAtRisk(problem.alpha), now.designs).x
         row: dict[str, Any] = {
             "round": r,
             "regret": regret_of((*best.tolist(),)),
-            "lower_regret": regret_of((*now.designs[bound.regret_bound(now.designs, 0.0).argmin()].tolist(),)),
             "recommended": best.tolist(),
-            "values": None,
             "interval": float(bound.regret_bound(best)),
-            "regret_bound": math.nan,
-            "bound": math.nan,
-            "chosen_regret": math.nan,
-            "seconds": math.nan,
-            "fit_seconds": fit_seconds,
-            "fit_ok": fit_ok,
-            "noise_var": float(gp.likelihood.noise.detach()),
+            **dict.fromkeys(("regret_bound", "seconds", "y"), math.nan),
             "point": None,
-            "y": math.nan,
+            "fit_ok": fit_ok,
         }
-        last = r == panel.horizon
-        if last:
-            row["values"] = over_environment(problem, best)[0].tolist()
         if not last or method.bounds_regret:
-            chosen, row["seconds"] = _timed(method, now, seeds[r])
-            x = chosen[: problem.dim_x]
-            if method.bounds_regret:
-                with torch.no_grad():  # the search may have missed what is known
-                    known = float(bound(now.designs.unsqueeze(-2)).max())
-                    highest = max(float(bound(x.unsqueeze(0))), known)
-                    lower, upper = bound.bounds_of(chosen.unsqueeze(0), None)
-                row["regret_bound"] = float(bound.regret_bound(best, highest))
-            if not last:
-                y = problem.f(chosen.unsqueeze(0)) + noise[n + r]
-                if method.bounds_regret:
-                    row["bound"] = float((upper - lower).max())
-                row |= {"chosen_regret": regret_of((*x.tolist(),)), "point": chosen.tolist(), "y": float(y)}
-                X, Y = torch.cat([X, chosen.unsqueeze(0)]), torch.cat([Y, y])
-        for key, value in row.items():
-            rows.setdefault(key, []).append(value)
-    return rows
+            with torch.random.fork_rng():
+                torch.manual_seed(seeds[r])
+                began = time.perf_counter()
+                chosen = method.propose(now)
+                wait_for(X)
+                row["seconds"] = time.perf_counter() - began
+        if method.bounds_regret:
+            with torch.no_grad():  # the search may have missed what is known
+                known = float(bound(now.designs.unsqueeze(-2)).max())
+                highest = max(float(bound(chosen[: problem.dim_x].unsqueeze(0))), known)
+            row["regret_bound"] = float(bound.regret_bound(best, highest))
+        if not last:
+            y = problem.f(chosen.unsqueeze(0)) + noise[n + r]
+            row |= {"point": chosen.tolist(), "y": float(y)}
+            X, Y = torch.cat([X, chosen.unsqueeze(0)]), torch.cat([Y, y])
+        rows.append(row)
+    return {key: [row[key] for row in rows] for key in rows[0]}
 
 
 def metadata(problem: ConditionsProblem) -> dict[str, Any]:
-    """What a summary says of the problem: ``alpha``, and its optimum ``x`` and ``value``."""
+    """What a summary says of the problem beside its notes."""
     best = optimum(problem)
-    return {"alpha": problem.alpha, "x": best.x.tolist(), "value": best.value}
+    return {"optimum": {"x": best.x.tolist(), "value": best.value}}
 
 
 def settings_used(panel: Panel, problem: ConditionsProblem, device: torch.device) -> dict[str, Any]:
-    """What a panel takes from its problem."""
     return {"noise_var": problem.noise_var, "alpha": problem.alpha}
-
-
-def _timed(method: ConditionsMethod, now: Round, seed: int) -> tuple[Tensor, float]:
-    """What the method proposes, and its seconds; torch's generator is seeded, and restored afterwards."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        began = time.perf_counter()
-        chosen = method.propose(now)
-        wait_for(now.X)
-        return chosen, time.perf_counter() - began

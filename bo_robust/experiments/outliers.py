@@ -22,21 +22,13 @@ DEAD_RANGE = 3.0  # what a dead sensor shows lies within this many sd of f's mea
 
 @dataclass(frozen=True)
 class Draws:
-    """The randomness of one trial, a number for each evaluation.
+    """The randomness of one trial, a number for each evaluation."""
 
-    Attributes:
-        uniform: Which replicate of a table is read.
-        normal: Standard Gaussian noise.
-        shift: Added to the reading, in sd of f.
-        stuck: Shown instead of the reading; NaN where it is not.
-        outlier: Whether the reading is one. Of Student-t noise: beyond one sd of f.
-    """
-
-    uniform: np.ndarray
-    normal: np.ndarray
-    shift: np.ndarray
-    stuck: np.ndarray
-    outlier: np.ndarray
+    uniform: np.ndarray  # Which replicate of a table is read
+    normal: np.ndarray  # Standard Gaussian noise
+    shift: np.ndarray  # Added to the reading, in sd of f
+    stuck: np.ndarray  # Shown instead of the reading; NaN where it is not
+    outlier: np.ndarray  # Whether the reading is one. Of Student-t noise: beyond one sd of f
 
     def reading(self, problem: DesignProblem, x: Tensor, t: int) -> float:
         """What is observed in evaluation ``t`` (from 0) at a point."""

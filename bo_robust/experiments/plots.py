@@ -16,16 +16,13 @@ from bo_robust.experiments.config import Panel
 from bo_robust.experiments.summary import CONFIDENCE, log_regret, mean_interval
 
 THEME: Any = {
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
     "grid.alpha": 0.3,
     "font.size": 9.0,
     "axes.titlesize": 10.0,
     "lines.linewidth": 1.4,
 }
-SIZE = (4.6, 3.4)  # inches of one pair of axes
 DASHES = ("-", "--", ":", "-.")  # of the first ten labels, the next ten, ...
 LOG_TITLE = f"log10 regret: mean and {100 * CONFIDENCE:.0f} % confidence interval"
 DRAWN = 200  # points of a curve on a logarithmic axis
@@ -42,7 +39,7 @@ def draw_panel(panel: Panel, traces: pd.DataFrame) -> bytes:
     draw = {"arms": _over_arms, "botorch": _over_designs, "environment": _over_environment}[panel.loop]
     file = io.BytesIO()
     with rc_context(THEME):
-        figure = Figure(figsize=(2 * SIZE[0], SIZE[1]), layout="constrained")
+        figure = Figure(figsize=(9.2, 3.4), layout="constrained")
         axes = figure.subplots(1, 2)
         draw(panel, traces, axes)
         for axis in axes:
@@ -103,7 +100,6 @@ def _over_environment(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) 
 
 
 def _band(axis: Axes, at: np.ndarray, curve: tuple[Any, Any, Any], label: str, look: dict[str, Any]) -> None:
-    """Draw a curve and shade what lies between its lower and its upper end."""
     mean, low, high = curve
     axis.plot(at, mean, label=plain_text(label), **look)
     axis.fill_between(at, low, high, color=look["color"], alpha=0.15, lw=0)
@@ -111,14 +107,11 @@ def _band(axis: Axes, at: np.ndarray, curve: tuple[Any, Any, Any], label: str, l
 
 def _curves(panel: Panel, traces: pd.DataFrame, column: str) -> Mapping[str, np.ndarray]:
     """A column of the traces by label, ``trials x rows``."""
-    return {
-        label: traces.loc[traces["method"] == label, column].to_numpy(dtype=float).reshape(panel.trials, -1)
-        for label in panel.labels
-    }
+    by_label = {label: traces.loc[traces["method"] == label, column] for label in panel.labels}
+    return {label: of.to_numpy(dtype=float).reshape(panel.trials, -1) for label, of in by_label.items()}
 
 
 def looks_of(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colour and line style of every label."""
     return {label: {"color": f"C{i % 10}", "linestyle": DASHES[i // 10 % 4]} for i, label in enumerate(labels)}
 
 

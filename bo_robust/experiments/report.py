@@ -6,8 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-# Tables are never narrower than this: a terminal may wrap a line, but no digit is cut.
-TABLE_WIDTH = 120
+TABLE_WIDTH = 120  # at least: a terminal may wrap a line, but no digit is cut
 LEGEND = {
     "arms": (
         "average regret: R_T / T; simple regret: of the arm recommended at the end, of largest posterior mean; best "
@@ -75,7 +74,6 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
 
 
 def print_report(summary: dict[str, Any], console: Console) -> None:
-    """Print one table per panel, then warnings and closing lines."""
     for panel in summary["panels"]:
         columns = COLUMNS[panel["loop"]]
         rounds = "evaluations" if panel["loop"] == "botorch" else "rounds"
@@ -129,7 +127,7 @@ def _arm_lines(panel: dict[str, Any]) -> list[str]:
             size, ratio = method["dictionary"]
             lines.append(f"  {label}: {size:.3g} arms in the dictionary at the end, {ratio:.3g} d_eff on average.")
         if method["eliminations"] is not None:
-            lines.append(f"  {label}: {elimination_line(method['eliminations'])}")
+            lines.append(f"  {label}: {_elimination_line(method['eliminations'])}")
         if method["coverage"] is not None and method["coverage"] < 1.0 - panel["delta"]:
             lines.append(
                 f"  {label}: intervals covered {method['coverage']:.3f} of the arms, below 1 - delta = "
@@ -168,19 +166,14 @@ def _in_words(comparison: dict[str, Any], methods: dict[str, Any]) -> str:
 
 
 def _mean(value: Any) -> float:
-    """The mean of a measure, which stands alone or with its error."""
     return value[0] if isinstance(value, list | tuple) else value
 
 
-def elimination_line(eliminations: dict[str, Any]) -> str:
-    """The eliminations of a method of the summary, in words."""
-    of = f"of {eliminations['trials']} trials"
-    if eliminations["true_survived"] is None:
-        start = "no candidate is known to be right"
-    else:
-        start = f"the true candidate survived in {eliminations['true_survived']} {of}"
-    line = f"{start}; on average {eliminations['mean_eliminated']:.3g} of {eliminations['candidates']} were eliminated"
+def _elimination_line(eliminations: dict[str, Any]) -> str:
+    of, right = f"of {eliminations['trials']} trials", eliminations["true_survived"]
+    start = "no candidate is known to be right" if right is None else f"the true candidate survived in {right} {of}"
     if eliminations["mean_eliminated"] == 0.0:
         return f"{start}; none was ever eliminated."
     survived = ", ".join(f"{name} in {count}" for name, count in eliminations["survived"].items())
-    return f"{line}; left at the end ({of}): {survived}."
+    gone = f"on average {eliminations['mean_eliminated']:.3g} of {eliminations['candidates']} were eliminated"
+    return f"{start}; {gone}; left at the end ({of}): {survived}."

@@ -1,8 +1,7 @@
 """Run a configuration into a folder; the same call again runs what is missing.
 
 A finished run leaves ``traces.parquet``, ``summary.json`` and one picture a panel. Until then the folder has a file for
-every finished job (:mod:`bo_robust.experiments.jobs`). Jobs run one after the other in this process, or side by
-side in the workers of joblib, which are processes of this machine or, by Ray and Dask, of several.
+every finished job (:mod:`bo_robust.experiments.jobs`). Jobs run in this process, or in the workers of joblib.
 """
 
 import hashlib
@@ -55,29 +54,16 @@ def start(
     """Run a configuration into a folder, and return its summary; a finished run is only reported again.
 
     Every panel is built for one trial first, so that a mistake in the last one costs nothing. A run that was stopped in
-    any way goes on with the jobs that are missing, to the same traces.
-
-    Args:
-        config: The run.
-        folder: Where results go: a folder that is new, empty, or of the same run.
-        device: cpu, cuda, cuda:N, or auto: CUDA if there is a device and trials times arms are at least 10,000.
-        data_dir: The folder of data sets; by default that of the environment variable BO_ROBUST_DATA.
-        workers: Processes that run jobs side by side; by default one, and with Ray or Dask all of the cluster.
-        backend: Of joblib: "loky" (this machine), "ray" or "dask".
-        trials_per_job: Trials over arms that a job runs at once, by default all; others may change last bits.
-        console: Where progress and results are printed.
-
-    Raises:
-        RunError: when the folder holds something else, the device or data is missing, a panel cannot be built, a job
-            cannot be run, a worker dies, or writing fails.
+    any way goes on with the jobs that are missing, to the same traces. ``folder`` must be new, empty, or of the same
+    run; the other options are those of ``bo-robust run``. ``RunError`` is raised when the folder holds something else,
+    the device or data is missing, a panel cannot be built, a job cannot be run, a worker dies, or writing fails.
     """
     console = console or Console()
     by_trial = config.panels[0].by_trial
     if trials_per_job is not None and (trials_per_job < 1 or by_trial):
         hint = "left out in this loop, which runs trial by trial" if by_trial else "at least 1"
         raise RunError(f"--trials-per-job must be {hint}, got {trials_per_job}.")
-    data_dir = data_folder(data_dir)
-    data_dir = data_dir and data_dir.resolve()
+    data_dir = (given := data_folder(data_dir)) and given.resolve()
     if device == "auto":
         device = fastest_device(config.panels, data_dir)
         if torch.cuda.is_available():
@@ -85,8 +71,7 @@ def start(
     of_device = find_device(device)
     identity = json.dumps([config.model_dump(mode="json"), device, trials_per_job], sort_keys=True)
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    before = _summary_there(folder, digest)
-    if before is not None:
+    if (before := _summary_there(folder, digest)) is not None:
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
         console.print(f"{folder} holds this run, finished; it is only reported.", markup=False, soft_wrap=True)
         print_report(before, console)
@@ -164,17 +149,17 @@ def _backend(name: str, setting: Setting) -> tuple[dict[str, Any], type[Exceptio
 @contextmanager
 def _progress(paths: Sequence[Path], console: Console) -> Iterator[None]:
     """Count the files of jobs meanwhile: by a bar on a terminal, and by a line a minute elsewhere."""
-    ended = threading.Event()
+    ended, watched = threading.Event(), console.is_terminal
     columns = (TextColumn("jobs"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
 
     def watch() -> None:
-        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        with Progress(*columns, console=console, disable=not watched) as bar:
             task, stop = bar.add_task("", total=len(paths)), False
             while not stop:
-                stop = ended.wait(0.5 if console.is_terminal else 60.0)
+                stop = ended.wait(0.5 if watched else 60.0)
                 finished = sum(path.exists() for path in paths)
                 bar.update(task, completed=finished)
-                if not (stop or console.is_terminal):
+                if not (stop or watched):
                     console.print(f"{datetime.now():%H:%M}: {finished} of {len(paths)} jobs are finished.")
 
     watching = threading.Thread(target=watch, daemon=True)
@@ -196,12 +181,11 @@ def _finish(
     of_methods: dict[str, dict[str, dict[str, Any]]] = {}
     for i, panel in enumerate(config.panels):
         of_methods[panel.name] = {}
-        notes = known["settings"][panel.name].get("notes")
+        notes = {key: of for key, of in known["settings"][panel.name].items() if key == "notes"}
         for j, label in enumerate(panel.labels):
             left = [read(job.path(folder)) for job in jobs if (job.panel, job.method) == (i, j)]
             frames += [frame for frame, _ in left]
-            joined = join_metadata([of for _, of in left])
-            of_methods[panel.name][label] = joined if notes is None else joined | {"notes": notes}
+            of_methods[panel.name][label] = join_metadata([of for _, of in left]) | notes
     traces = pd.concat(frames, ignore_index=True).astype({"panel": "category", "method": "category"})
     summary = summarise(config, traces, of_methods) | known | {"config": config.model_dump(mode="json")}
     print_report(summary, console)

@@ -14,10 +14,8 @@ from bo_robust.experiments.config import Panel, RunConfig
 # An arm is reported when more than half of its rewards, and at least this many, were truncated: one such reward of an
 # arm pulled once says nothing.
 MIN_TRUNCATED = 3
-# In logarithms, regrets below count as this much, to which the value at risk of a continuous Z is known.
-FLOOR = 1e-4
-# Of the intervals around means of log10 regret, as in the figures of Nguyen et al. 2021.
-CONFIDENCE = 0.7
+FLOOR = 1e-4  # in logarithms, regrets below count as this much, to which the value at risk of a continuous Z is known
+CONFIDENCE = 0.7  # of the intervals around means of log10 regret, as in the figures of Nguyen et al. 2021
 
 Metadata = Mapping[str, Mapping[str, Any]]
 
@@ -60,10 +58,8 @@ def join_metadata(jobs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def summarise(config: RunConfig, traces: pd.DataFrame, metadata: Mapping[str, Metadata]) -> dict[str, Any]:
     """Numbers of every panel and method, comparisons and warnings, as plain data.
 
-    ``metadata`` are those of the jobs, joined, by name of the panel and label. Every panel has ``name``, ``loop``,
-    ``trials``, ``horizon``, ``notes``, ``methods`` by label, ``best``, ``not_distinguishable_from_best``,
-    ``comparisons`` and ``warnings``. Other keys are those of one loop, see :func:`_over_arms`,
-    :func:`_over_designs` and :func:`_over_conditions`.
+    ``metadata`` are those of the jobs, joined, by name of the panel and label. What is not here is of one loop, see
+    :func:`_over_arms`, :func:`_over_designs` and :func:`_over_conditions`.
     """
     panels = []
     for panel in config.panels:
@@ -72,6 +68,11 @@ def summarise(config: RunConfig, traces: pd.DataFrame, metadata: Mapping[str, Me
         methods, measures, others = SUMMARISED[panel.loop](panel, by_label, known)
         by = next(iter(measures.values()))
         best = min(by, key=lambda label: by[label].mean())
+        ties = [label for label in by if label != best and not difference(by[label], by[best])["significant"]]
+        compared = [
+            {"pair": [a, b], **{name: difference(of[a], of[b]) for name, of in measures.items()}}
+            for a, b in panel.compare
+        ]
         panels.append(
             {
                 "name": panel.name,
@@ -81,13 +82,8 @@ def summarise(config: RunConfig, traces: pd.DataFrame, metadata: Mapping[str, Me
                 "notes": known[panel.labels[0]]["notes"],
                 "methods": methods,
                 "best": best,
-                "not_distinguishable_from_best": [
-                    label for label in by if label != best and not difference(by[label], by[best])["significant"]
-                ],
-                "comparisons": [
-                    {"pair": [a, b], **{name: difference(of[a], of[b]) for name, of in measures.items()}}
-                    for a, b in panel.compare
-                ],
+                "not_distinguishable_from_best": ties,
+                "comparisons": compared,
                 "warnings": [],
                 **others,
             }
@@ -125,14 +121,14 @@ def _over_arms(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: Metadat
     average, algorithms = measures["average_regret"], {of.label: ALGORITHMS[of.name] for of in panel.methods}
     baselines = [label for label, algorithm in algorithms.items() if algorithm.is_baseline]
     gaps = [(a, difference(average[a], average[b])) for a in average if a not in baselines for b in baselines]
-    truncation = [_truncation_warning(a, rows[a], metadata[a], algorithms[a].truncates_anew) for a in methods]
-    elimination = [_elimination_warnings(label, one["eliminations"], panel) for label, one in methods.items()]
-    others = {
-        "delta": panel.delta,
-        "no_better_than_random": [a for a, gap in gaps if not (gap["significant"] and gap["mean"] < 0)],
-        "warnings": [*filter(None, truncation), *chain(*elimination)],
-    }
-    return methods, measures, others
+    warnings: list[str] = []
+    for label, algorithm in algorithms.items():
+        truncation = _truncation_warning(label, rows[label], metadata[label], algorithm.truncates_anew)
+        warnings += [truncation] if truncation else []
+    for label, one in methods.items():
+        warnings += _elimination_warnings(label, one["eliminations"], panel)
+    no_better = [a for a, gap in gaps if not (gap["significant"] and gap["mean"] < 0)]
+    return methods, measures, {"delta": panel.delta, "no_better_than_random": no_better, "warnings": warnings}
 
 
 def _dictionary(of: pd.DataFrame) -> list[float] | None:
@@ -145,12 +141,10 @@ def _dictionary(of: pd.DataFrame) -> list[float] | None:
 
 
 def _over_designs(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: Metadata) -> Summarised:
-    """Numbers of methods over designs, after the last evaluation.
+    """Numbers of methods over designs, after the last evaluation: ``final`` is the simple regret of every trial.
 
-    - ``simple_regret``: mean and standard error; ``log10_regret``, ``interval``: mean and its 70 % interval (None for
-      one trial); ``final``: simple regret of every trial;
-    - ``found``: share of the outliers that are flagged; ``false_alarms``: share of the other readings that are. None
-      where there are no such readings.
+    ``found`` is the share of the outliers that are flagged, ``false_alarms`` that of the other readings. None where
+    there are no such readings.
     """
     methods: dict[str, Any] = {}
     measures: dict[str, dict[str, np.ndarray]] = {"simple_regret": {}, "log10_regret": {}}
@@ -166,28 +160,24 @@ def _over_designs(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: Meta
             "false_alarms": float(flagged[~outlier].mean()) if not outlier.all() else None,
             "seconds": metadata[label]["seconds"] / panel.trials,
         }
-    return methods, measures, {"problem": panel.problem, "regret_floor": FLOOR}
+    return methods, measures, {}
 
 
 def _log_mean(final: np.ndarray) -> dict[str, Any]:
-    """Mean of log10 regret over trials, and its interval."""
+    """Mean of log10 regret over trials, and its 70 % interval, None for one trial."""
     mean, low, high = mean_interval(log_regret(final), CONFIDENCE)
     return {"log10_regret": float(mean), "interval": [float(low), float(high)] if len(final) > 1 else None}
 
 
 def _over_conditions(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: Metadata) -> Summarised:
-    """Numbers of methods over (x, z).
+    """Numbers of methods over (x, z), after the last round: ``final`` is the log10 regret of every trial.
 
-    - ``log10_regret``, ``interval``: mean after the last round and its 70 % interval (None for one trial);
-    - ``final``: log10 regret of every trial after the last round; ``median_regret``: its median there;
-    - ``seconds``: median per acquisition;
-    - ``regret_bound``: median after the last round; ``regret_bound_held``, ``bound_held``: share of rounds in which the
-      regret bound and the bound 2 w sigma held. None where a method has none.
+    ``seconds`` and ``regret_bound`` are medians; ``regret_bound_held`` is the share of rounds in which the bound held,
+    None where a method has none.
     """
     methods: dict[str, Any] = {}
     for label, of in rows.items():
         final, bound = of.groupby("trial", sort=True)[["regret", "regret_bound"]].nth(-1).T.to_numpy()
-        chosen = of[of["bound"].notna()]  # a point, by a method that bounds its regret
         bounds = bool(of["regret_bound"].notna().any())
         methods[label] = {
             **_log_mean(final),
@@ -196,17 +186,10 @@ def _over_conditions(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: M
             "seconds": float(of["seconds"].median()),
             "regret_bound": float(np.median(bound)) if bounds else None,
             "regret_bound_held": float((of["regret_bound"] >= of["regret"]).mean()) if bounds else None,
-            "bound_held": float((chosen["bound"] >= chosen["chosen_regret"]).mean()) if len(chosen) else None,
             "failed_fits": int((~of["fit_ok"]).sum()),
         }
-    known = metadata[panel.labels[0]]
-    others = {
-        "problem": panel.problem,
-        "optimum": {"x": known["x"], "value": known["value"]},
-        "alpha": known["alpha"],
-        "regret_floor": FLOOR,
-    }
-    return methods, {"log10_regret": {label: np.array(one["final"]) for label, one in methods.items()}}, others
+    measures = {"log10_regret": {label: np.array(one["final"]) for label, one in methods.items()}}
+    return methods, measures, {"optimum": metadata[panel.labels[0]]["optimum"]}
 
 
 SUMMARISED: dict[str, Callable[[Panel, Mapping[str, pd.DataFrame], Metadata], Summarised]] = {
@@ -227,9 +210,6 @@ def _truncation_warning(label: str, rows: pd.DataFrame, metadata: Mapping[str, A
     Algorithms that truncate all rewards ``anew`` each round may restore them later: a warning then needs more than half
     of all rewards to be truncated in their own round.
     """
-    by_arm = rows.groupby("arm")["truncated"]
-    truncated, pulls = by_arm.sum(), by_arm.size()
-    most = truncated[truncated > 0.5 * pulls]
     share = float(rows["truncated"].mean())
     if anew:
         if share <= 0.5:
@@ -239,8 +219,9 @@ def _truncation_warning(label: str, rows: pd.DataFrame, metadata: Mapping[str, A
             f"round. Final b_t = {metadata['level']:.3g} (for u y with |u| <= 1), median |reward| = "
             f"{float(rows['reward'].abs().median()):.3g}: v (moment_bound) is too small for these rewards."
         )
-    if share <= 0.5:
-        most = most[most >= MIN_TRUNCATED]
+    by_arm = rows.groupby("arm")["truncated"]
+    truncated, pulls = by_arm.sum(), by_arm.size()
+    most = truncated[(truncated > 0.5 * pulls) & (truncated >= (MIN_TRUNCATED if share <= 0.5 else 0))]
     if most.empty:
         return None
     arm = int(most.index.to_numpy()[most.to_numpy().argmax()])
@@ -257,7 +238,7 @@ def _truncation_warning(label: str, rows: pd.DataFrame, metadata: Mapping[str, A
 def _summarise_eliminations(record: dict[str, Any] | None, trials: int) -> dict[str, Any] | None:
     """Numbers of an :func:`bo_robust.experiments.loop_arms.elimination_record`, and the record itself.
 
-    ``survived``, ``true_survived`` and ``all_failed`` count trials; ``all_failed`` those whose candidates all failed.
+    ``survived``, ``true_survived`` and ``all_failed`` count trials.
     """
     if record is None:
         return None

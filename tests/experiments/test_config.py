@@ -309,11 +309,8 @@ PARAMETERS = [
     ({"kind": "hard_instance", "alpha": 1e-9}, "panel 'p': a parameter is too large or too small"),
     (RKHS | {"noise": "gaussian"}, "noise of problem 'rkhs_function' must be a mapping or empty, got 'gaussian'"),
     ({**RKHS, "noise": {"kind": "studentt"}}, "panel 'p': .*did you mean 'student_t'"),
-    ({"kind": "gp_draw", "seed": 3}, "panel 'p': 'seed' is no parameter of a problem; set `seed:` of the panel"),
-    ({"kind": "gp_draw", "name": "x"}, "set `kind:`"),
-    ({"kind": "intel_lab", "data_dir": "/tmp"}, "use --data-dir"),
+    ({"kind": "gp_draw", "seed": 3}, "panel 'p': problem 'gp_draw' has no 'seed'"),
     ({"kind": "branin", "z": "neither"}, "'discrete' or 'continuous'"),
-    ({"kind": "branin", "device": "cpu"}, "use --device"),
 ]
 
 

@@ -7,12 +7,13 @@ import pandas as pd
 import pytest
 import torch
 
-from bo_robust.experiments import loop_botorch
+from bo_robust.experiments import botorch_methods
 from bo_robust.experiments import run as runs
+from bo_robust.experiments.botorch_methods import BOTORCH_METHODS, winsorised
 from bo_robust.experiments.build import settings_used
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.loop_botorch import BOTORCH_METHODS, run_trial, winsorised
+from bo_robust.experiments.loop_botorch import run_trial
 from bo_robust.experiments.problems import make_design_problem
 
 BRANIN = make_design_problem("function", function="branin")
@@ -73,7 +74,7 @@ def test_a_trial_is_that_of_the_seed_it_counts_to():
 
 def test_a_replicate_is_measured_in_place_of_the_acquisition(monkeypatch):
     again = torch.full((1, 2), 0.25).double()
-    monkeypatch.setattr(loop_botorch, "suggest_replicates", lambda model, candidates: again)
+    monkeypatch.setattr(botorch_methods, "suggest_replicates", lambda model, candidates: again)
     rows = run({"name": "RobustGP", "replicates": True}, horizon=8)
     assert rows["x"][6:] == [[0.25, 0.25]] * 2
 
@@ -87,14 +88,14 @@ def test_a_design_of_a_table_is_measured_once():
 
 
 def test_a_warning_of_many_outliers_is_kept_with_its_evaluation(monkeypatch):
-    real = loop_botorch.Plain.model
+    real = botorch_methods.Plain.model
 
     def warning(self, X, Y, outliers):
         if len(X) == 7:
             warnings.warn("RobustGP flags 3 of 7 observations as outliers.", stacklevel=2)
         return real(self, X, Y, outliers)
 
-    monkeypatch.setattr(loop_botorch.Plain, "model", warning)
+    monkeypatch.setattr(botorch_methods.Plain, "model", warning)
     assert [t for t, warned in enumerate(run("SingleTaskGP", horizon=8)["warned"], 1) if warned] == [7]
 
 

@@ -1,5 +1,1 @@
-"""The methods of runs over pairs (x, z), and the GP that they share.
-
-The arm engine runs many trials at once on finite arms. Here every round fits a model and optimises an acquisition
-function over a continuous x, one trial after the other.
-"""
+"""The methods of runs over pairs (x, z), and the GP that they share."""

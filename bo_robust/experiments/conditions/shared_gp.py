@@ -1,7 +1,6 @@
-"""The GP over (x, z) that the methods of a run share: SE-ARD on the unit box, and how its hyperparameters are found.
+"""The GP over (x, z) that the methods of a run share: SE-ARD, by maximum likelihood (Nguyen et al. 2021, App. I).
 
-Nguyen et al. 2021, App. I, fit length-scales, signal variance and noise variance (>= 1e-4) every third round by maximum
-likelihood. Ours: a constant mean, fitted too, and inputs scaled to the unit box.
+Ours: a constant mean, fitted too, and inputs scaled to the unit box.
 """
 
 import copy
@@ -21,10 +20,9 @@ from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 MIN_NOISE_VAR = 1e-4
+INSIDE = 1.0001  # of a constraint, whose boundary is at infinity of the raw parameter
 # Where a fit starts, in the unit box: short enough that bumps are seen, long enough that points know of each other.
 LENGTHSCALE = 0.3
-# The boundary of a constraint is at infinity of the raw parameter.
-INSIDE = 1.0001
 
 
 class SharedGP(torch.nn.Module):
@@ -47,25 +45,25 @@ class SharedGP(torch.nn.Module):
         Return whether that succeeded; otherwise the hyperparameters stay as they were.
         """
         before = copy.deepcopy(self.state_dict())
-        fitted = self._fit(X, Y)
+        fitted = self._maximise(X, Y) or self._maximise_standardised(X, Y)
         if not fitted:
             self.load_state_dict(before)
         return fitted
 
-    def _fit(self, X: Tensor, Y: Tensor) -> bool:
-        """Maximise the likelihood; return whether that succeeded."""
-        # Equal observations would start the signal variance at 0.
-        spread = Y.var(unbiased=False).clamp_min(1e-2) if len(Y) > 1 else Y.new_tensor(1.0)
-        # Strictly inside its constraint, whose boundary is at infinity of the raw parameter.
-        self._set(Y.mean(), spread, (0.1 * spread).clamp_min(2.0 * self.min_noise_var), LENGTHSCALE)
-        fitted = maximised(self.model(X, Y))
-        if fitted or self.min_noise_var != MIN_NOISE_VAR:
-            return fitted
-        # Where Y varies much, the first step of a fit is as large, to length-scales whose kernel matrix is not positive
-        # definite. The same fit of standardised observations has steps of a common size.
-        shift, scale = Y.mean(), spread.sqrt()
-        unit = SharedGP(self.bounds, MIN_NOISE_VAR / float(spread))
-        fitted = unit._fit(X, (Y - shift) / scale)
+    def _maximise(self, X: Tensor, Y: Tensor) -> bool:
+        noise_var = (0.1 * _spread(Y)).clamp_min(2.0 * self.min_noise_var)
+        self._set(Y.mean(), _spread(Y), noise_var, LENGTHSCALE)
+        return maximised(self.model(X, Y))
+
+    def _maximise_standardised(self, X: Tensor, Y: Tensor) -> bool:
+        """The same fit of standardised observations, with steps of a common size.
+
+        Where Y varies much, the first step of a fit is as large, to length-scales whose kernel matrix is not positive
+        definite.
+        """
+        shift, variance, scale = Y.mean(), _spread(Y), _spread(Y).sqrt()
+        unit = SharedGP(self.bounds, MIN_NOISE_VAR / float(variance))
+        fitted = unit._maximise(X, (Y - shift) / scale)
         with torch.no_grad():
             mean, signal_var = shift + scale * unit.mean.constant, scale.square() * unit.covariance.outputscale
             noise_var = (scale.square() * unit.likelihood.noise).clamp_min(INSIDE * MIN_NOISE_VAR)
@@ -97,6 +95,11 @@ class SharedGP(torch.nn.Module):
         )
         model.eval()
         return model
+
+
+def _spread(Y: Tensor) -> Tensor:
+    """The variance of observations; equal ones would start the signal variance at 0."""
+    return Y.var(unbiased=False).clamp_min(1e-2) if len(Y) > 1 else Y.new_tensor(1.0)
 
 
 def maximised(model: SingleTaskGP) -> bool:

@@ -6,63 +6,45 @@ from typing import Any
 
 import torch
 
-from bo_robust.experiments.problems.abalone import Abalone
+from bo_robust.experiments.problems import designs, pairs, sensors, synthetic, tables, unknown_hyperparameters
 from bo_robust.experiments.problems.base import Problem, Trials
+from bo_robust.experiments.problems.conditions import portfolio, robot_pushing
+from bo_robust.experiments.problems.conditions import synthetic as analytic
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem
-from bo_robust.experiments.problems.conditions.portfolio import Portfolio
-from bo_robust.experiments.problems.conditions.robot_pushing import RobotPushing
-from bo_robust.experiments.problems.conditions.synthetic import (
-    Branin,
-    GoldsteinPrice,
-    Hartmann3OneTwo,
-    Hartmann3TwoOne,
-)
-from bo_robust.experiments.problems.designs import DesignProblem, Function, Laboratory, OwnTable
-from bo_robust.experiments.problems.lower_bound import HardInstance
-from bo_robust.experiments.problems.pairs import Ball, Conditions
-from bo_robust.experiments.problems.sensors import IntelLab, MetrLAWeek, UnknownKernelTemperature
-from bo_robust.experiments.problems.stocks import SP500
-from bo_robust.experiments.problems.synthetic import GPDraw, ManyArms, RKHSFunction, SpikedFunction
-from bo_robust.experiments.problems.tables import DJIA29, CMULight, SeattleLatency
-from bo_robust.experiments.problems.unknown_hyperparameters import (
-    UnknownDecomposition,
-    UnknownLengthscale,
-    UnknownMean,
-    UnknownPeriod,
-)
+from bo_robust.experiments.problems.designs import DesignProblem
 from bo_robust.utils.specs import build
 
 # The problems of each ``loop:``.
 PROBLEMS: dict[str, Mapping[str, Any]] = {
     "arms": {
-        "abalone": Abalone,
-        "ball": Ball,
-        "cmu_light": CMULight,
-        "conditions": Conditions,
-        "djia29": DJIA29,
-        "gp_draw": GPDraw,
-        "hard_instance": HardInstance,
-        "intel_lab": IntelLab,
-        "many_arms": ManyArms,
-        "metr_la_week": MetrLAWeek,
-        "rkhs_function": RKHSFunction,
-        "seattle_latency": SeattleLatency,
-        "sp500": SP500,
-        "spiked_function": SpikedFunction,
-        "unknown_decomposition": UnknownDecomposition,
-        "unknown_kernel_temperature": UnknownKernelTemperature,
-        "unknown_lengthscale": UnknownLengthscale,
-        "unknown_mean": UnknownMean,
-        "unknown_period": UnknownPeriod,
+        "abalone": tables.Abalone,
+        "ball": pairs.Ball,
+        "cmu_light": tables.CMULight,
+        "conditions": pairs.Conditions,
+        "djia29": tables.DJIA29,
+        "gp_draw": synthetic.GPDraw,
+        "hard_instance": synthetic.HardInstance,
+        "intel_lab": sensors.IntelLab,
+        "many_arms": synthetic.ManyArms,
+        "metr_la_week": sensors.MetrLAWeek,
+        "rkhs_function": synthetic.RKHSFunction,
+        "seattle_latency": tables.SeattleLatency,
+        "sp500": tables.SP500,
+        "spiked_function": synthetic.SpikedFunction,
+        "unknown_decomposition": unknown_hyperparameters.UnknownDecomposition,
+        "unknown_kernel_temperature": sensors.UnknownKernelTemperature,
+        "unknown_lengthscale": unknown_hyperparameters.UnknownLengthscale,
+        "unknown_mean": unknown_hyperparameters.UnknownMean,
+        "unknown_period": unknown_hyperparameters.UnknownPeriod,
     },
-    "botorch": {"csv": OwnTable, "function": Function, "laboratory": Laboratory},
+    "botorch": {"csv": designs.OwnTable, "function": designs.Function, "laboratory": designs.Laboratory},
     "environment": {
-        "branin": Branin,
-        "goldstein_price": GoldsteinPrice,
-        "hartmann3_12": Hartmann3OneTwo,
-        "hartmann3_21": Hartmann3TwoOne,
-        "portfolio": Portfolio,
-        "robot_pushing": RobotPushing,
+        "branin": analytic.Branin,
+        "goldstein_price": analytic.GoldsteinPrice,
+        "hartmann3_12": analytic.Hartmann3OneTwo,
+        "hartmann3_21": analytic.Hartmann3TwoOne,
+        "portfolio": portfolio.Portfolio,
+        "robot_pushing": robot_pushing.RobotPushing,
     },
 }
 # The problems that these problems over arms are made of.
@@ -72,18 +54,16 @@ INNER = {"ball": PROBLEMS["arms"], "conditions": PROBLEMS["environment"]}
 def make_problem(
     name: str, trials: Sequence[int], seed: int, /, *, data_dir: Path | str | None = None, **params: Any
 ) -> Problem:
-    """Make the problem over arms of a name, a key of :data:`PROBLEMS`.
+    """Make the problem over arms of a name, a key of :data:`PROBLEMS`; ``params`` are the fields of its class.
 
-    Row i of the problem depends on ``seed`` and ``trials[i]`` alone. The settings ``params`` are the fields of the
-    problem's class. Problems without data ignore ``data_dir`` (see
-    :func:`bo_robust.experiments.problems.data.verified`).
+    Row i of the problem depends on ``seed`` and ``trials[i]`` alone. Problems without data ignore ``data_dir``.
 
     Raises:
         ValueError: for an unknown name or setting, naming the nearest valid one, or a bad value.
         FileNotFoundError: if a data file is missing.
         ImportError: if the problem needs a package that is not installed.
     """
-    problem: Problem = _kind("arms", name, data_dir, params).make(Trials(trials, seed))
+    problem: Problem = problem_kind("arms", {**params, "kind": name}, data_dir).make(Trials(trials, seed))
     return problem
 
 
@@ -91,19 +71,19 @@ def make_conditions_problem(
     name: str, /, *, data_dir: Path | str | None = None, device: torch.device | str = "cpu", **params: Any
 ) -> ConditionsProblem:
     """Make the problem over (x, z) of a name, tensors on ``device`` in float64; else as :func:`make_problem`."""
-    problem: ConditionsProblem = _kind("environment", name, data_dir, params).make(device)
+    problem: ConditionsProblem = problem_kind("environment", {**params, "kind": name}, data_dir).make(device)
     return problem
 
 
 def make_design_problem(name: str, /, *, data_dir: Path | str | None = None, **params: Any) -> DesignProblem:
     """Make the problem over designs of a name; else as :func:`make_problem`."""
-    problem: DesignProblem = _kind("botorch", name, data_dir, params).make()
+    problem: DesignProblem = problem_kind("botorch", {**params, "kind": name}, data_dir).make()
     return problem
 
 
-def _kind(loop: str, name: str, data_dir: Path | str | None, params: dict[str, Any]) -> Any:
-    """The object of the settings of a problem."""
-    context = {"data_dir": data_dir}
-    if "of" in params and name in INNER:
-        params = {**params, "of": build(params["of"], INNER[name], context, f"`of` of problem {name!r}")}
-    return build({**params, "kind": name}, PROBLEMS[loop], context, "problem")
+def problem_kind(loop: str, spec: Mapping[str, Any], data_dir: Path | str | None) -> Any:
+    """The object of the settings of a problem, ``{"kind": name, ...}``, which can ``make`` the problem."""
+    context, name = {"data_dir": data_dir}, spec["kind"]
+    if "of" in spec and name in INNER:
+        spec = {**spec, "of": build(spec["of"], INNER[name], context, f"`of` of problem {name!r}")}
+    return build(spec, PROBLEMS[loop], context, "problem")

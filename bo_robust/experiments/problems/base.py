@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -25,8 +25,7 @@ from bo_robust.utils.random import stream
 class Trials:
     """The trials that a problem is made for: one or more ``indices`` >= 0, and the ``seed`` >= 0 of the experiment.
 
-    The randomness of a problem in trial i depends on (seed, i) alone, so trial 7 made alone equals trial 7 of 256. The
-    rewards are drawn later, from other streams.
+    The randomness of a problem in trial i depends on (seed, i) alone. The rewards are drawn from other streams.
     """
 
     indices: Sequence[int]
@@ -47,7 +46,7 @@ class Trials:
 class OverArms(ABC):
     """Base of the kinds of problems over arms: frozen dataclasses whose fields are the settings.
 
-    ``bo-robust list`` prints the first line of their docstrings. The docstring of a kind need not repeat these:
+    The docstring of a kind need not repeat these:
 
     - ``num_arms``: n, the number of arms. Problems on the line have even points of [0, 1].
     - ``kernel``: "se", "matern12", "matern32" or "matern52", with k(x, x) = 1.
@@ -55,7 +54,7 @@ class OverArms(ABC):
     - ``noise``: Reward model, e.g. ``{"kind": "student_t"}``. By default Gaussian noise of variance ``noise_var``.
     - ``noise_var``: lambda of the posterior.
     - ``alpha``: Tail index in (0, 1]. None takes that of the reward model.
-    - ``noise_scale``: R > 0. The noise is Gaussian of variance R^2, and lambda is R^2 as well.
+    - ``noise_scale``: R > 0. The noise is Gaussian of variance R^2, as is lambda.
     - ``norm_bound``: B, the bound on the norm of f that algorithms get.
     - ``data_dir``: Folder of real data, see :func:`bo_robust.experiments.problems.data.verified`.
     """
@@ -92,21 +91,15 @@ class RewardModel(Movable, ABC):
         """Rewards ``s`` of ``arms`` (``s``, integer), given mean rewards ``s x n`` and ``draws`` ``s x k``."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CandidatePriors(Movable):
-    """The finite set U of ``h`` candidate priors that algorithms over candidates choose from. All trials share it.
-
-    ``ValueError`` is raised if names repeat, or if no candidate or no difference is given.
-    """
+    """The finite set U of ``h`` candidate priors that algorithms over candidates choose from. All trials share it."""
 
     names: tuple[str, ...]  # One per candidate, as reports show it
-    # Kernel matrices, `h x n x n`. None takes the problem's kernel for all.
-    kernels: Tensor | None = field(default=None, repr=False)
-    prior_means: Tensor | None = field(default=None, repr=False)  # `h x n`. None is zero.
-    # One per candidate, where the lengthscale is unknown (A-GP-UCB needs them)
-    lengthscales: tuple[float, ...] | None = None
-    # Index of the right candidate in every trial, `s`. None where no candidate is known to be right.
-    true: tuple[int, ...] | None = None
+    kernels: Tensor | None = None  # Kernel matrices, `h x n x n`. None takes the problem's kernel for all.
+    prior_means: Tensor | None = None  # `h x n`. None is zero.
+    lengthscales: tuple[float, ...] | None = None  # One per candidate, where it is unknown (A-GP-UCB needs them)
+    true: tuple[int, ...] | None = None  # Index of the right candidate in every trial, `s`. None where unknown.
 
     def __post_init__(self) -> None:
         if not self.names or len(set(self.names)) < len(self.names):
@@ -124,23 +117,19 @@ class CandidatePriors(Movable):
         return cls(tuple(f"l = {ell:g}" for ell in scales), kernels, lengthscales=scales)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Problem(Movable):
-    """One problem over arms, for s trials at once.
-
-    ``ValueError`` is raised if f or a constant is bad; kernels, arms and candidates are checked when an algorithm
-    starts (:func:`bo_robust.experiments.build.start_state`).
-    """
+    """One problem over arms, for s trials. Kernels, arms and candidates are checked when an algorithm starts."""
 
     name: str
-    f: Tensor = field(repr=False)  # Mean reward of every arm, `s x n`. Regret is in its units.
+    f: Tensor  # Mean reward of every arm, `s x n`. Regret is in its units.
     # A kernel matrix, `n x n` (shared by the trials) or `s x n x n`, or a covariance function of `arms`. With
     # candidates it is the kernel of the right one, or the best guess where none is known to be right.
-    kernel: Tensor | Covariance = field(repr=False)
-    rewards: RewardModel = field(repr=False)
+    kernel: Tensor | Covariance
+    rewards: RewardModel
     noise_var: float  # lambda of the posterior
-    arms: Tensor | None = field(default=None, repr=False)  # Locations, `n x d`
-    arm_names: tuple[str, ...] = field(default=(), repr=False)
+    arms: Tensor | None = None  # Locations, `n x d`
+    arm_names: tuple[str, ...] = ()
     norm_bound: float | None = None  # B, the bound on the norm of f that algorithms get
     moment_bound: float | None = None  # v, with E|y|^(1+alpha) <= v
     alpha: float | None = None  # Tail index of `moment_bound`, in (0, 1]
@@ -171,17 +160,14 @@ class Problem(Movable):
 
     @property
     def trials(self) -> int:
-        """Number of trials, s."""
         return self.f.shape[0]
 
     @property
     def num_arms(self) -> int:
-        """Number of arms, n."""
         return self.f.shape[1]
 
     @property
     def optimum(self) -> Tensor:
-        """Largest value of every trial, ``s``."""
         return self.value.max(dim=-1).values
 
     @property

@@ -1,6 +1,6 @@
-"""The files of real data: their sources, and how they are found, checked and read.
+"""The files of real data: their sources, how they are found, checked and read, and made from what one downloads.
 
-Nothing is unpickled, nothing is downloaded: ``bo-robust prepare`` makes the files from what one downloads.
+Nothing is unpickled, nothing is downloaded.
 """
 
 import gzip
@@ -10,13 +10,18 @@ import json
 import os
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 import bo_robust
+from bo_robust.utils.specs import nearest, quoted
 
 SHIPPED = Path(bo_robust.__file__).resolve().parent / "data"  # files that are part of the package
 OLYMPUS = "the wheel of the package olymp 0.0.1b0 (`pip download --no-deps olymp==0.0.1b0`; Olympus, Häse et al. 2021)"
@@ -89,28 +94,25 @@ DATA_FILES: dict[str, DataFile] = {
         "ec0e11160c72a71481034b45f7ce89ee2228c22d66e3f0caa679a074cbb401a8",
         "the folder Seattle of GitHub uofa-rzhu3/NetLatency-Data @ a584557 (Zhu et al., IEEE/ACM ToN 2017)",
     ),
-    "alkox": DataFile("lab/alkox.csv", "699e31511739a900db9db51d7df63156d6fa47c55d942e2b7e746ef5498f70f1", OLYMPUS),
-    "benzylation": DataFile(
-        "lab/benzylation.csv", "6112150217e135682ba100f32ffc2875d49d9f973e8f8da1ebb5a42f9b3a2de5", OLYMPUS
-    ),
-    "fullerenes": DataFile(
-        "lab/fullerenes.csv", "0d2c7c0abe5018c81f3485d7cab4ca650d59a1a8199e5238ce18f2e240454a33", OLYMPUS
-    ),
-    "photo_wf3": DataFile(
-        "lab/photo_wf3.csv", "3428cb2737ce0bfe401f6aada773a675079562c377f71a93189016a917fcb159", OLYMPUS
-    ),
-    "suzuki": DataFile("lab/suzuki.csv", "8505c30ef49e37dfe3194ef12fd7432dbf47e94557feefeead43d51dd6ba5a28", OLYMPUS),
 }
+LABORATORIES = {
+    "alkox": "699e31511739a900db9db51d7df63156d6fa47c55d942e2b7e746ef5498f70f1",
+    "benzylation": "6112150217e135682ba100f32ffc2875d49d9f973e8f8da1ebb5a42f9b3a2de5",
+    "fullerenes": "0d2c7c0abe5018c81f3485d7cab4ca650d59a1a8199e5238ce18f2e240454a33",
+    "photo_wf3": "3428cb2737ce0bfe401f6aada773a675079562c377f71a93189016a917fcb159",
+    "suzuki": "8505c30ef49e37dfe3194ef12fd7432dbf47e94557feefeead43d51dd6ba5a28",
+}
+DATA_FILES |= {name: DataFile(f"lab/{name}.csv", sha256, OLYMPUS) for name, sha256 in LABORATORIES.items()}
 
 
 def load_npz(name: str, data_dir: Path | str | None = None) -> dict[str, np.ndarray]:
-    """Read the arrays of a data set's ``.npz`` file. Errors are those of :func:`verified`."""
+    """Read the arrays of a data set; errors are those of :func:`verified`."""
     with np.load(verified(name, data_dir), allow_pickle=False) as arrays:
         return {key: arrays[key] for key in arrays.files}
 
 
 def load_csv(name: str, data_dir: Path | str | None = None) -> pd.DataFrame:
-    """Read a data set's ``.csv`` or ``.csv.gz`` file. Errors are those of :func:`verified`."""
+    """Read the table of a data set; errors are those of :func:`verified`."""
     return pd.read_csv(verified(name, data_dir))
 
 
@@ -121,19 +123,16 @@ def data_folder(given: Path | str | None) -> Path | None:
 
 
 def verified(name: str, data_dir: Path | str | None = None) -> Path:
-    """Find a data set's file, ``name`` in :data:`DATA_FILES`, and check what it holds.
-
-    ``data_dir`` is the data folder; None takes the environment variable ``BO_ROBUST_DATA``. A file that is part of the
-    package is taken from there.
+    """Find a data set's file in the data folder, or in the package if it is part of that, and check what it holds.
 
     Raises:
         FileNotFoundError: if the file is missing, saying how to make it and how to point at it.
         ValueError: if its content differs.
     """
     file, folder = DATA_FILES[name], data_folder(data_dir)
-    path = folder / file.path if folder else None
-    if (SHIPPED / Path(file.path).name).is_file():
-        path = SHIPPED / Path(file.path).name
+    path, shipped = folder / file.path if folder else None, SHIPPED / Path(file.path).name
+    if shipped.is_file():
+        path = shipped
     if path is None or not path.is_file():
         where = f"no file {path}" if path else "no data folder was given"
         raise FileNotFoundError(
@@ -172,3 +171,94 @@ def check_content(path: Path, content: bytes, expected: str, remedy: str = "Fetc
             f"{path} is not the expected file: the sha256 of its content is {found}, expected {expected}. It is "
             f"damaged, truncated or another version. {remedy}"
         )
+
+
+def prepare(name: str, source: Path, data_dir: Path) -> Path:
+    """Convert the download ``source``, a file or a folder, to the file of data set ``name`` in ``data_dir``.
+
+    Returns the path written. Raises ``ValueError`` for an unknown name, and where the result is not the data set.
+    """
+    if name not in DATA_FILES:
+        raise ValueError(f"there is no data set {quoted(name)}; {nearest(name, DATA_FILES)}")
+    path = data_dir / DATA_FILES[name].path
+    try:
+        content = MAKERS[name](source)
+    except (KeyError, IndexError, zipfile.BadZipFile, UnicodeDecodeError, RuntimeError) as error:
+        raise ValueError(
+            f"{source} is not what {name!r} is made from ({error!r}); it is made from {DATA_FILES[name].source}."
+        ) from None
+    check_content(path, content, DATA_FILES[name].sha256)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def _npz(**arrays: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _gzip(content: bytes) -> bytes:
+    return gzip.compress(content, mtime=0)
+
+
+def _cmu_light(source: Path) -> bytes:
+    from scipy.io import loadmat
+
+    data = loadmat(source)["data"][0, 0]
+    train, test = (data[key][0, 0]["sensordata"] for key in ("train", "test"))
+    return _npz(train=train, test=test, coords=data["coords"])
+
+
+def _portfolio(source: Path) -> bytes:
+    saved = [torch.load(source / f"port_n=100_seed={seed}", weights_only=True) for seed in range(1, 31)]
+    return _npz(**{key: torch.cat([of[key].squeeze() for of in saved]).numpy() for key in ("X", "Y")})
+
+
+def _surrogate(source: Path) -> bytes:
+    saved = torch.load(source, weights_only=True)
+    return (json.dumps({key: value.flatten().tolist() for key, value in saved.items()}, indent=1) + "\n").encode()
+
+
+def _intel_lab(source: Path) -> bytes:
+    files = {part: source / f"intelTemperature{part.capitalize()}.csv" for part in ("train", "test")}
+    tables = {part: np.genfromtxt(file, delimiter=",", skip_header=1) for part, file in files.items()}
+    # The first column numbers the sensors.
+    return _npz(**{f"temperature_{part}": table[:, 1:].T.astype(np.float32) for part, table in tables.items()})
+
+
+def _metr_la_week(source: Path) -> bytes:
+    with source.open() as lines:
+        sensors = next(lines).strip().split(",")
+        return _npz(speed=np.loadtxt(lines, delimiter=",", dtype=np.float32), sensor_id=np.array(sensors))
+
+
+def _seattle_latency(source: Path) -> bytes:
+    slices = [np.loadtxt(source / f"SeattleData_{i}") for i in range(1, 689)]
+    return _npz(rtt_10ms=np.rint(100.0 * np.stack(slices)).astype(np.uint16))
+
+
+def _laboratory(source: Path, name: str, header: str) -> bytes:
+    with zipfile.ZipFile(source) as wheel:
+        return f"{header}\n".encode() + wheel.read(f"olympus/datasets/dataset_{name}/data.csv")
+
+
+HEADERS = {
+    "alkox": "residence_time,ratio,concentration,temperature,conversion",
+    "benzylation": "flow_rate,ratio,solvent,temperature,impurity",
+    "fullerenes": "reaction_time,sultine_conc,temperature,mole_fraction",
+    "photo_wf3": "mat_1,mat_2,mat_3,mat_4,photo_degradation",
+    "suzuki": "temperature,pd_mol,arbpin,k3po4,yield",
+}
+MAKERS: dict[str, Callable[[Path], bytes]] = {
+    "abalone": lambda source: _gzip(pd.read_csv(source).rename(columns=str.lower).to_csv(index=False).encode()),
+    "borisk_portfolio": _portfolio,
+    "borisk_portfolio_surrogate": _surrogate,
+    "cmu_light": _cmu_light,
+    "djia29": lambda source: _gzip(source.read_bytes()),
+    "intel_lab": _intel_lab,
+    "metr_la_week": _metr_la_week,
+    "seattle_latency": _seattle_latency,
+    **{name: partial(_laboratory, name=name, header=header) for name, header in HEADERS.items()},
+}

@@ -6,7 +6,7 @@ Rewards are in standard deviations of f: over the cube, or over the rows of a ta
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +28,16 @@ SOBOL_POINTS = 1 << 14  # for mean and standard deviation of f over the cube
 
 @dataclass(frozen=True, eq=False)
 class DesignProblem:
-    """Maximise f over the unit cube, or over some of its points.
+    """Maximise f over the unit cube, or over some of its points."""
 
-    Attributes:
-        name: Random numbers depend on it.
-        d: Inputs.
-        candidates: The points that can be measured, ``m x d``; None: all of the cube.
-        value: f at points ``n x d``, ``n``: without noise, centred, in its standard deviations.
-        best: The largest f.
-        read: One reading at a point ``d`` from a uniform and a normal random number, before any contamination.
-        notes: What the problem is, shown with the results.
-        center: The mean of f in its standard deviations; models observe ``center`` + reading, positive if f is.
-    """
-
-    name: str
+    name: str  # random numbers depend on it
     d: int
-    candidates: Tensor | None
-    value: Callable[[Tensor], Tensor]
-    best: float
-    read: Callable[[Tensor, float, float], float]
-    notes: str = field(default="", repr=False)
-    center: float = 0.0
+    candidates: Tensor | None  # the points that can be measured, ``m x d``; None: all of the cube
+    value: Callable[[Tensor], Tensor]  # f at points ``n x d``, ``n``: no noise, centred, in its standard deviations
+    best: float  # the largest f
+    read: Callable[[Tensor, float, float], float]  # a reading at a point ``d`` from a uniform and a normal number
+    notes: str  # what the problem is, shown with the results
+    center: float = 0.0  # the mean of f; models observe ``center`` + reading, positive if f is
 
     def initial_design(self, n: int, seed: int) -> Tensor:
         """The first ``n`` points, ``n x d``: Sobol's, or rows of the table."""
@@ -115,7 +104,6 @@ class Function:
 
     function: str  # A name in `FUNCTIONS`
     noise_sd: float = 0.1  # In standard deviations of f
-    exponent: float | None = None  # Observe exp(exponent x (f + noise)), which is positive and skewed
 
     def make(self) -> DesignProblem:
         name, noise_sd = self.function, self.noise_sd
@@ -126,32 +114,21 @@ class Function:
         bounds: Tensor = f.bounds.double()
 
         def scaled(y: Tensor) -> Tensor:
-            return -torch.log1p(-y) if self.function == "rosenbrock2" else y  # its valley, not its walls
+            return -torch.log1p(-y) if name == "rosenbrock2" else y  # its valley, not its walls
 
         sample = SobolEngine(f.dim, scramble=True, seed=0).draw(SOBOL_POINTS, dtype=torch.float64)
         of_sample = scaled(f(unnormalize(sample, bounds)))
         centre, scale = of_sample.mean(), of_sample.std()
 
-        def standard(X: Tensor) -> Tensor:
+        def value(X: Tensor) -> Tensor:
             return (scaled(f(unnormalize(X, bounds))) - centre) / scale
 
-        def observed(y: Tensor) -> Tensor:  # of f with its noise
-            return y if self.exponent is None else ((self.exponent * y).exp() - mean) / sd
-
         def read(x: Tensor, uniform: float, normal: float) -> float:
-            return float(observed(standard(x.unsqueeze(0)) + noise_sd * normal))
+            return float(value(x.unsqueeze(0)) + noise_sd * normal)
 
-        mean, sd, notes = 0.0, 1.0, f"{name} over the unit cube, in its standard deviations; noise of {noise_sd:g}."
-        if (c := self.exponent) is not None:
-            check_positive(exponent=c)
-            of_grown = (c * (of_sample - centre) / scale).exp()
-            mean, sd = float(of_grown.mean()), float(of_grown.std())
-            notes = f"exp({c:g} f) of {name} in its standard deviations; noise of {noise_sd:g} in f."
-            name = f"exp({c:g} {name})"
-        best = (scaled(torch.as_tensor(f.optimal_value, dtype=torch.float64)) - centre) / scale
-        return DesignProblem(
-            name, f.dim, None, lambda X: observed(standard(X)), float(observed(best)), read, notes, mean / sd
-        )
+        best = float((scaled(torch.as_tensor(f.optimal_value, dtype=torch.float64)) - centre) / scale)
+        notes = f"{name} over the unit cube, in its standard deviations; noise of {noise_sd:g}."
+        return DesignProblem(name, f.dim, None, value, best, read, notes)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
 """Problems over arms that are pairs (x, z) of a design and a condition, numbered x * w + z for w conditions.
 
-Regret is that of the design under a functional of f(x, Z): its worst condition, or a value at risk. Any problem over
-the line becomes one where the design is used within a ball, and any problem of ``loop: environment`` on a grid of
-designs.
+Regret is that of the design under a functional of f(x, Z): its worst condition, or a value at risk.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from botorch.utils.transforms import normalize, unnormalize
@@ -68,8 +67,7 @@ class Ball(OverArms):
 class Conditions(OverArms):
     """Any problem over (x, z) with one decision and finite Z, on a grid of designs.
 
-    The kernel is SE of variance 1 in (x, z), its lengthscale unknown: algorithms without candidates are given the
-    middle one. No candidate is known to be right.
+    The kernel is SE of variance 1 in (x, z), its lengthscale unknown: algorithms without candidates get the middle one.
     """
 
     of: OverConditions = field(default_factory=Branin)
@@ -88,18 +86,9 @@ class Conditions(OverArms):
         unit = normalize(X, torch.cat([inner.x_bounds, inner.z_bounds], 1))
         candidates = CandidatePriors.of_lengthscales(self.lengthscales, lambda l: SquaredExponential(l)(unit, unit))
         assert candidates.kernels is not None
-        return Problem(
-            name="conditions",
-            f=trials.share(inner.f(X)),
-            kernel=candidates.kernels[(len(self.lengthscales) - 1) // 2],
-            rewards=Gaussian(inner.noise_var),
-            noise_var=inner.noise_var,
-            arms=X,
-            norm_bound=self.norm_bound,
-            noise_scale=inner.noise_var**0.5,
-            candidates=candidates,
-            num_conditions=len(z),
-            probabilities=tuple(p.tolist()),
-            functional=inner.alpha,
-            notes=f"{inner.notes} On {self.designs} designs; regret is of the value at risk at {inner.alpha:g}.",
-        )
+        kernel, noise_var = candidates.kernels[(len(self.lengthscales) - 1) // 2], inner.noise_var
+        notes = f"{inner.notes} On {self.designs} designs; regret is of the value at risk at {inner.alpha:g}."
+        known: dict[str, Any] = {"arms": X, "norm_bound": self.norm_bound, "noise_scale": noise_var**0.5}
+        known |= {"num_conditions": len(z), "probabilities": tuple(p.tolist()), "functional": inner.alpha}
+        known |= {"candidates": candidates, "notes": notes}
+        return Problem("conditions", trials.share(inner.f(X)), kernel, Gaussian(noise_var), noise_var, **known)

@@ -1,12 +1,9 @@
 """Reward models: noise for any f, chosen by name, and the rewards of particular problems.
 
-Every model turns random numbers into rewards with torch operations only, so it runs on any device. Noise models know a
-bound v on E|y|^(1+alpha) over all means |f| <= bound. For symmetric noise eta with a finite absolute moment of order
-p = 1 + alpha in (1, 2], E|f + eta|^p <= |f|^p + E|eta|^p (Clarkson's inequality, an equality at p = 2).
-
-Where the variance is infinite, ``default_alpha`` is 0.8 (index - 1), which keeps well inside the finite moments. The
-resulting v is large and b_t = v^(1/(1+alpha)) t^(1/(2(1+alpha))) grows fast, so TGP-UCB truncates few rewards: 0.1 to
-0.2 % over 3000 rounds at index 1.2 and 1.5. A smaller v or alpha, or a smaller ``scale`` of the level, truncates more.
+Noise models know a bound v on E|y|^(1+alpha) over all means |f| <= bound. For symmetric noise eta with a finite
+absolute moment of order p = 1 + alpha in (1, 2], E|f + eta|^p <= |f|^p + E|eta|^p (Clarkson's inequality, an equality
+at p = 2). Where the variance is infinite, ``default_alpha`` is 0.8 (index - 1), which keeps well inside the finite
+moments. The resulting v is large, so TGP-UCB truncates few rewards: 0.1 to 0.2 % over 3000 rounds at index 1.2 and 1.5.
 """
 
 from __future__ import annotations
@@ -37,12 +34,9 @@ def signs(rng: np.random.Generator, rounds: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class OnePointSpikes(RewardModel):
-    """Noise of +-magnitude, equally likely, at ONE arm of each trial (Ray Chowdhury & Gopalan 2019, Fig. 1f).
+    """Noise of +-magnitude, equally likely, at ONE arm of each trial (Ray Chowdhury & Gopalan 2019, Fig. 1f)."""
 
-    ``points`` holds the noisy arm of every trial, ``s`` integer.
-    """
-
-    points: Tensor
+    points: Tensor  # the noisy arm of every trial, ``s`` integer
     magnitude: float = 10.0
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
@@ -73,7 +67,7 @@ class NoiseModel(RewardModel):
 
     @property
     def default_alpha(self) -> float:
-        """The tail index in (0, 1] that a problem takes when its settings give none."""
+        """The tail index in (0, 1] of a problem whose settings give none."""
         return 1.0
 
     @property
@@ -83,13 +77,7 @@ class NoiseModel(RewardModel):
 
     @abstractmethod
     def moment_bound(self, alpha: float, bound: float) -> float:
-        """v with E|y|^(1+alpha) <= v for every mean |f| <= ``bound``.
-
-        Raises ``ValueError`` if alpha is outside (0, 1] or the moment is infinite.
-        """
-
-    def check_means(self, f: Tensor) -> None:
-        """Raise ``ValueError`` if the model cannot have these means."""
+        """v with E|y|^(1+alpha) <= v for every mean |f| <= ``bound``; ``ValueError`` where there is none."""
 
 
 class Additive(NoiseModel):
@@ -122,11 +110,10 @@ class Gaussian(Additive):
 
     @property
     def noise_scale(self) -> float:
-        """R = sqrt(noise_var)."""
         return math.sqrt(self.noise_var)
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
-        return math.sqrt(self.noise_var) * rng.standard_normal((rounds, 1))
+        return self.noise_scale * rng.standard_normal((rounds, 1))
 
     def noise_moment(self, p: float) -> float:
         """E|eta|^p = (2 noise_var)^(p/2) Gamma((p+1)/2) / sqrt(pi)."""
@@ -146,7 +133,6 @@ class HeavyTailed(Additive):
 
     @property
     def default_alpha(self) -> float:
-        """0.8 (order - 1), at most 1."""
         return min(1.0, 0.8 * (getattr(self, self.tail) - 1.0))
 
 
@@ -205,7 +191,7 @@ class RareSpikes(Additive):
 
     @property
     def noise_scale(self) -> float:
-        """R = sqrt(magnitude^2 + noise_var): valid because spikes are bounded, but too large to be of use."""
+        """Valid because spikes are bounded, but too large to be of use."""
         return math.sqrt(self.magnitude**2 + self.noise_var)
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
@@ -220,30 +206,22 @@ class RareSpikes(Additive):
 
 @dataclass(frozen=True)
 class ParetoRewards(NoiseModel):
-    """A reward is (f/2) P, with P Pareto of shape 2 and minimum 1 (Ray Chowdhury & Gopalan 2019, sec. 6).
-
-    Its mean is f, which must be >= 0.
-    """
+    """A reward is (f/2) P, f >= 0, with P Pareto of shape 2 and minimum 1 (Ray Chowdhury & Gopalan 2019, sec. 6)."""
 
     default_alpha = 0.9  # as in the paper; the variance is infinite
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
-        # NumPy draws the Lomax distribution, which starts at 0.
-        return 1.0 + rng.pareto(2.0, (rounds, 1))
+        return 1.0 + rng.pareto(2.0, (rounds, 1))  # NumPy's begins at 0
 
     def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
         return 0.5 * mean_at(f, arms) * draws[:, 0]
 
     def moment_bound(self, alpha: float, bound: float) -> float:
-        """v = bound^(1+alpha) / (2^alpha (1 - alpha)) for alpha < 1; the variance is infinite."""
+        """v = bound^(1+alpha) / (2^alpha (1 - alpha)) for alpha < 1."""
         check_tail_index(alpha)
         if alpha == 1.0:
             raise ValueError("Pareto rewards of shape 2 have no finite variance: choose alpha < 1, e.g. 0.9.")
         return bound ** (1.0 + alpha) / (2.0**alpha * (1.0 - alpha))
-
-    def check_means(self, f: Tensor) -> None:
-        if bool((f < 0).any()):
-            raise ValueError("Pareto rewards need f >= 0 at every arm: use positive=True (a_i from U[0, 1]).")
 
 
 NOISES: dict[str, Callable[..., NoiseModel]] = {
@@ -260,14 +238,13 @@ def reward_fields(
 ) -> dict[str, Any]:
     """The fields ``rewards``, ``alpha``, ``moment_bound`` and ``noise_scale`` of a :class:`~.base.Problem`.
 
-    ``noise`` is ``{"kind": key of NOISES, ...}``, e.g. ``{"kind": "student_t", "df": 3.0}``; None takes the model
-    ``default``. ``alpha`` None takes that of the model. ``bound`` bounds the mean rewards |f|, ``s x n``.
-
-    Raises:
-        ValueError: for an unknown kind or setting, means that the model cannot have, or an infinite moment.
+    ``noise`` is ``{"kind": key of NOISES, ...}``; None takes the model ``default``. ``alpha`` None takes that of the
+    model. ``bound`` bounds the mean rewards |f|, ``s x n``. ``ValueError`` is raised for an unknown kind or setting,
+    means that the model cannot have, or an infinite moment.
     """
     model: NoiseModel = default if noise is None else build(noise, NOISES, {}, "noise")
-    model.check_means(f)
+    if isinstance(model, ParetoRewards) and bool((f < 0).any()):
+        raise ValueError("Pareto rewards need f >= 0 at every arm: use positive=True (a_i from U[0, 1]).")
     alpha = model.default_alpha if alpha is None else alpha
     moment_bound = model.moment_bound(alpha, bound)
     return {"rewards": model, "alpha": alpha, "moment_bound": moment_bound, "noise_scale": model.noise_scale}

@@ -1,8 +1,4 @@
-"""Synthetic problems: RKHS functions, GP draws and one-point spikes on even points of [0, 1], and many random arms.
-
-Sources: Ray Chowdhury & Gopalan 2019, sec. 6 (:class:`RKHSFunction`, :class:`SpikedFunction`); Srinivas et al. 2010,
-sec. 6 (:class:`GPDraw`). :class:`ManyArms` is ours.
-"""
+"""Synthetic problems over arms: functions on even points of [0, 1], and many random arms."""
 
 import math
 from collections.abc import Mapping
@@ -13,19 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.experiments.problems.base import OverArms, Problem, Trials
-from bo_robust.experiments.problems.rewards import Gaussian, OnePointSpikes, StudentT, reward_fields
+from bo_robust.experiments.problems.base import OverArms, Problem, RewardModel, Trials
+from bo_robust.experiments.problems.rewards import Gaussian, OnePointSpikes, StudentT, mean_at, reward_fields
 from bo_robust.utils.covariance import Matern, SquaredExponential
-from bo_robust.utils.input_checks import check_count, check_positive
+from bo_robust.utils.input_checks import check_count, check_positive, check_tail_index
 from bo_robust.utils.random import stream
 from bo_robust.utils.specs import quoted
 
-# Number p of terms a_i k(., x_i) of a random RKHS function (Ray Chowdhury & Gopalan 2019, sec. 6).
-TERMS = 100
-# A GP draw exceeds its stated sup bound somewhere with at most this probability.
-SUP_DELTA = 0.1
-# Arms whose covariances with the centres of the bumps are held at once.
-ARM_CHUNK = 1 << 14
+TERMS = 100  # a_i k(., x_i) of a random RKHS function (Ray Chowdhury & Gopalan 2019, sec. 6)
+SUP_DELTA = 0.1  # a GP draw exceeds its stated sup bound somewhere with at most this probability
+ARM_CHUNK = 1 << 14  # arms whose covariances with the centres of the bumps are held at once
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)  # quadrature on [-1, 1], the support of phi
+PHI = np.exp(-1.0 / (1.0 - NODES**2))
+HALF_WIDTH = 0.44647931378221695  # h(HALF_WIDTH) = h(0) / 2
 NUS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 
 
@@ -48,29 +44,19 @@ class RKHSFunction(OverArms):
     def make(self, trials: Trials) -> Problem:
         X, covariance = even_points(self.num_arms), stationary(self.kernel, self.lengthscale)
         K = covariance(X, X).numpy()
-        f = np.empty((len(trials), self.num_arms))
-        norms = np.empty(len(trials))
-        for row, rng in enumerate(trials.streams()):
-            f[row], norms[row] = _random_function(K, rng, self.positive)
+        drawn = [_random_function(K, rng, self.positive) for rng in trials.streams()]
+        f, norms = (np.array(part) for part in zip(*drawn, strict=True))
         sups = np.abs(f).max(axis=1)
-        f, norms = f / sups[:, None], norms / sups
-        means = torch.from_numpy(f)
+        means, norms = torch.from_numpy(f / sups[:, None]), norms / sups
         rewards = reward_fields(self.noise, StudentT(3.0), means, 1.0, self.alpha)
-        return Problem(
-            name="rkhs_function",
-            f=means,
-            kernel=covariance,
-            noise_var=self.noise_var,
-            arms=X,
-            norm_bound=1.0,
-            notes=(
-                f"Random function of the RKHS of {covariance}, f / max|f|, "
-                f"a_i ~ U[{0 if self.positive else -1}, 1]; rewards {rewards['rewards']}; regret on the scale of f. "
-                "B = 1 bounds max|f| as in the paper's experiments; the RKHS norms of these trials "
-                f"are {norms.min():.3g} to {norms.max():.3g}, and the theorems need a B of at least that."
-            ),
-            **rewards,
+        notes = (
+            f"Random function of the RKHS of {covariance}, f / max|f|, "
+            f"a_i ~ U[{0 if self.positive else -1}, 1]; rewards {rewards['rewards']}; regret on the scale of f. "
+            "B = 1 bounds max|f| as in the paper's experiments; the RKHS norms of these trials "
+            f"are {norms.min():.3g} to {norms.max():.3g}, and the theorems need a B of at least that."
         )
+        known: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": 1.0, "notes": notes}
+        return Problem("rkhs_function", means, covariance, **known | rewards)
 
 
 @dataclass(frozen=True)
@@ -96,28 +82,21 @@ class GPDraw(OverArms):
         means = torch.from_numpy(np.stack([root @ rng.standard_normal(self.num_arms) for rng in trials.streams()]))
         sup = math.sqrt(2.0 * math.log(2.0 * self.num_arms / SUP_DELTA))
         rewards = reward_fields(self.noise, Gaussian(self.noise_var), means, sup, self.alpha)
-        return Problem(
-            name="gp_draw",
-            f=means,
-            kernel=covariance,
-            noise_var=self.noise_var,
-            arms=X,
-            design_arms=max(1, round(self.design_share * self.num_arms)),
-            notes=(
-                f"Draw from the GP prior of {covariance}; rewards {rewards['rewards']}; regret on the scale of f. A "
-                f"draw has no finite RKHS norm on the line, so no B; v uses max|f| <= sqrt(2 log(2n/{SUP_DELTA:g})) = "
-                f"{sup:.3g}, which holds in a trial with probability >= {1 - SUP_DELTA:g}."
-            ),
-            **rewards,
+        notes = (
+            f"Draw from the GP prior of {covariance}; rewards {rewards['rewards']}; regret on the scale of f. A "
+            f"draw has no finite RKHS norm on the line, so no B; v uses max|f| <= sqrt(2 log(2n/{SUP_DELTA:g})) = "
+            f"{sup:.3g}, which holds in a trial with probability >= {1 - SUP_DELTA:g}."
         )
+        design = max(1, round(self.design_share * self.num_arms))
+        known: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "design_arms": design, "notes": notes}
+        return Problem("gp_draw", means, covariance, **known | rewards)
 
 
 @dataclass(frozen=True)
 class SpikedFunction(OverArms):
     """One RKHS function in [0, 1], with noise at one arm only (Ray Chowdhury & Gopalan 2019, Fig. 1f).
 
-    Every trial has the f of trial 0, because the paper averages over the noise alone. Every trial has its own spiked
-    arm.
+    All trials share f, because the paper averages over the noise alone. Every trial has its own spiked arm.
     """
 
     num_arms: int = 100  # n >= 2 even points of [0, 1]
@@ -133,24 +112,16 @@ class SpikedFunction(OverArms):
         X, covariance = even_points(self.num_arms), stationary(self.kernel, self.lengthscale)
         f, _ = _random_function(covariance(X, X).numpy(), stream(trials.seed, "problem", 0), positive=False)
         # Block 0 of trial 0 is spent on f.
-        points = [int(rng.integers(self.num_arms)) for rng in trials.streams(block=1)]
-        return Problem(
-            name="spiked_function",
-            f=trials.share((f - f.min()) / (f.max() - f.min())),
-            kernel=covariance,
-            rewards=OnePointSpikes(torch.tensor(points), self.magnitude),
-            noise_var=self.noise_var,
-            arms=X,
-            norm_bound=1.0,
-            moment_bound=1.0 + self.magnitude**2,
-            alpha=1.0,
-            noise_scale=self.magnitude,
-            notes=(
-                "One RKHS function scaled to [0, 1] in all trials, the spiked arm differs. B = max|f| = 1, not "
-                "the RKHS norm. v = 1 + magnitude^2 is the true bound; the paper truncates at t^(1/4), the "
-                "level of v = 1."
-            ),
+        points = torch.tensor([int(rng.integers(self.num_arms)) for rng in trials.streams(block=1)])
+        notes = (
+            "One RKHS function scaled to [0, 1] in all trials, the spiked arm differs. B = max|f| = 1, not "
+            "the RKHS norm. v = 1 + magnitude^2 is the true bound; the paper truncates at t^(1/4), the "
+            "level of v = 1."
         )
+        means, rewards = trials.share((f - f.min()) / (f.max() - f.min())), OnePointSpikes(points, self.magnitude)
+        known: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": 1.0, "notes": notes}
+        known |= {"moment_bound": 1.0 + self.magnitude**2, "alpha": 1.0, "noise_scale": self.magnitude}
+        return Problem("spiked_function", means, covariance, rewards, **known)
 
 
 @dataclass(frozen=True)
@@ -158,8 +129,7 @@ class ManyArms(OverArms):
     """Many arms, uniform in [0, 1]^d; f is a sum of 100 random bumps, max|f| = 1 (ours).
 
     f = sum of a_i k(., c_i), divided by its largest |value|, with c_i uniform in [0, 1]^d and a_i in [-1, 1]. All
-    trials share the arms; every trial has a new f. The problem is for methods that scale (BKB, BBKB): f is evaluated in
-    chunks of arms, so memory is O(n) beside f itself.
+    trials share the arms; every trial has a new f. The problem is for methods that scale (BKB, BBKB).
     """
 
     num_arms: int = 10_000
@@ -184,21 +154,112 @@ class ManyArms(OverArms):
             means[row] /= top
             norms[row] = float((a @ covariance(centres, centres) @ a).sqrt() / top)
         rewards = reward_fields(self.noise, Gaussian(self.noise_var), means, 1.0, self.alpha)
-        return Problem(
-            name="many_arms",
-            f=means,
-            kernel=covariance,
-            noise_var=self.noise_var,
-            arms=arms,
-            norm_bound=1.0,
-            notes=(
-                f"{self.num_arms} arms uniform in [0, 1]^{self.dim}, one set for all trials; f / max|f| of {TERMS} "
-                f"bumps of {covariance} per trial; rewards {rewards['rewards']}; regret on the scale of f. "
-                f"B = max|f| = 1; the RKHS norms of these trials are {norms.min():.3g} to {norms.max():.3g}, and the "
-                "theorems need a B of at least that."
-            ),
-            **rewards,
+        notes = (
+            f"{self.num_arms} arms uniform in [0, 1]^{self.dim}, one set for all trials; f / max|f| of {TERMS} "
+            f"bumps of {covariance} per trial; rewards {rewards['rewards']}; regret on the scale of f. "
+            f"B = max|f| = 1; the RKHS norms of these trials are {norms.min():.3g} to {norms.max():.3g}, and the "
+            "theorems need a B of at least that."
         )
+        known: dict[str, Any] = {"noise_var": self.noise_var, "arms": arms, "norm_bound": 1.0, "notes": notes}
+        return Problem("many_arms", means, covariance, **known | rewards)
+
+
+@dataclass(frozen=True)
+class HardRewards(RewardModel):
+    """A reward is sgn(f) (v / 2 gap)^(1/alpha) with probability (2 gap / v)^(1/alpha) |f|, else 0.
+
+    The mean is f, and E|y|^(1+alpha) = (v / 2 gap) |f| <= v for |f| <= 2 gap.
+    """
+
+    gap: float
+    v: float
+    alpha: float
+
+    def __post_init__(self) -> None:
+        check_positive(gap=self.gap, v=self.v)
+        check_tail_index(self.alpha)
+        largest = 2.0 * self.gap / self.value
+        if largest > 1.0:
+            raise ValueError(
+                f"(2 gap / v)^(1/alpha) |f| reaches {largest:.3g} > 1 and is no probability; "
+                f"take a smaller gap (now {self.gap:g}) or a larger v (now {self.v:g})."
+            )
+
+    @property
+    def value(self) -> float:
+        """(v / 2 gap)^(1/alpha), the size of a nonzero reward."""
+        return (self.v / (2.0 * self.gap)) ** (1.0 / self.alpha)
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
+        return rng.random((rounds, 1))
+
+    def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
+        mean = mean_at(f, arms)
+        return self.value * mean.sign() * (draws[:, 0] < mean.abs() / self.value)
+
+
+@dataclass(frozen=True)
+class HardInstance(OverArms):
+    """The lower bound for heavy tails: a bump at a random place, rewards that are almost always 0.
+
+    Each trial has one bump on [0, 1], f_j(x) = g(x - x_j), at one of M even places (Ray Chowdhury & Gopalan 2019, Thm
+    2). g is band limited as in Scarlett, Bogunovic & Cevher 2017: g(x) = 2 gap h(c x) / h(0), where h is the inverse
+    Fourier transform of the bump phi(u) = exp(-1 / (1 - u^2)) on [-1, 1]. c makes g fall to gap at distance 1/(2M), so
+    no arm is within gap of the best for two different j. With S the spectral density of k, B is exact for f on the
+    line: ||g||_k^2 = int |g^|^2 / S = (2 gap / h(0))^2 / c * int phi(u)^2 / S(c u) du.
+    """
+
+    num_arms: int = 100
+    lengthscale: float = 0.2
+    peaks: int = 5  # M >= 1, the number of places. The norm bound grows fast with it.
+    gap: float = 0.1  # Delta > 0; f is in [-2 gap, 2 gap]
+    v: float = 1.0  # Moment bound. v, gap and alpha give the probability of a nonzero reward, which must be <= 1.
+    alpha: float = 1.0  # Tail index in (0, 1]
+    noise_var: float = 1.0
+
+    def make(self, trials: Trials) -> Problem:
+        rewards = HardRewards(gap=self.gap, v=self.v, alpha=self.alpha)
+        if self.peaks < 1:
+            raise ValueError(f"peaks must be at least 1, got {self.peaks}.")
+        X, covariance = even_points(self.num_arms), SquaredExponential(self.lengthscale)
+        centres = (np.arange(self.peaks) + 0.5) / self.peaks
+        c = 2.0 * self.peaks * HALF_WIDTH  # g(1 / (2 M)) = gap
+        with np.errstate(all="ignore"):  # an overflow is reported below, with a remedy
+            norm = _norm(covariance, c, self.gap)
+        if not math.isfinite(norm):
+            raise ValueError(
+                f"peaks={self.peaks} are so narrow for lengthscale={self.lengthscale:g} that their norm is beyond "
+                "float64; take fewer peaks or a smaller lengthscale."
+            )
+        bumps = 2.0 * self.gap * _h(c * (X[:, 0].numpy() - centres[:, None])) / _h(np.zeros(1))
+        places = [int(rng.integers(self.peaks)) for rng in trials.streams()]
+        notes = (
+            f"Lower-bound instance: bump of height {2 * self.gap:g} at one of {self.peaks} places, norm exactly "
+            f"{norm:.4g} in the RKHS of {covariance} on the line; rewards 0 or +-{rewards.value:g}; regret "
+            "on the scale of f."
+        )
+        f, scale = torch.from_numpy(bumps[places]), 0.5 * rewards.value
+        known: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": norm, "noise_scale": scale}
+        known |= {"moment_bound": self.v, "alpha": self.alpha, "notes": notes}
+        return Problem("hard_instance", f, covariance, rewards, **known)
+
+
+def spectral_density(covariance: SquaredExponential, frequency: np.ndarray) -> np.ndarray:
+    """S(w) with k(r) = int S(w) exp(2 pi i w r) dw, in one dimension."""
+    l = float(covariance.lengthscale)  # type: ignore[arg-type]
+    w2 = (2.0 * math.pi * frequency) ** 2
+    return math.sqrt(2.0 * math.pi) * l * np.exp(-0.5 * l**2 * w2)
+
+
+def _h(x: np.ndarray) -> np.ndarray:
+    """int_{-1}^{1} phi(u) cos(2 pi x u) du, elementwise."""
+    return np.cos(2.0 * math.pi * x[..., None] * NODES) @ (WEIGHTS * PHI)
+
+
+def _norm(covariance: SquaredExponential, c: float, gap: float) -> float:
+    """||g||_k on the real line."""
+    integral = float((WEIGHTS * PHI**2 / spectral_density(covariance, c * NODES)).sum())
+    return 2.0 * gap / float(_h(np.zeros(1))[0]) * math.sqrt(integral / c)
 
 
 def even_points(num_arms: int) -> Tensor:
@@ -209,7 +270,6 @@ def even_points(num_arms: int) -> Tensor:
 
 
 def stationary(kernel: str, lengthscale: float) -> SquaredExponential | Matern:
-    """The covariance of a name: "se", "matern12", "matern32" or "matern52"."""
     if kernel == "se":
         return SquaredExponential(lengthscale)
     if kernel not in NUS:
@@ -227,7 +287,7 @@ def square_root(K: np.ndarray) -> np.ndarray:
 
 
 def _random_function(K: np.ndarray, rng: np.random.Generator, positive: bool) -> tuple[np.ndarray, float]:
-    """f at the arms and its RKHS norm sqrt(a^T K a)."""
+    """f at the arms ``n``, and its RKHS norm sqrt(a^T K a)."""
     a = rng.uniform(0.0 if positive else -1.0, 1.0, TERMS)
     centres = rng.integers(0, len(K), TERMS)
     return K[:, centres] @ a, math.sqrt(a @ K[np.ix_(centres, centres)] @ a)

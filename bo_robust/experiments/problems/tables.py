@@ -1,24 +1,144 @@
-"""Table problems: a reward is the chosen arm's entry in a uniformly random row of real data.
+"""Problems over arms from data tables.
 
-:class:`DJIA29` and :class:`CMULight` use the data of Ray Chowdhury & Gopalan 2019, sec. 6. :class:`SeattleLatency` is
-an extra whose tails are truly heavy. All trials share f.
+A table is ``m x n``: one row per time, one column per arm. Kernel, centre, scale, lambda, B and v come from
+``history``. f and the rewards come from ``table``, which algorithms see only through rewards: a reward is the chosen
+arm's entry in a uniformly random row. All trials share f.
+
+:class:`DJIA29` and :class:`CMULight` use the data of Ray Chowdhury & Gopalan 2019, sec. 6. :class:`SeattleLatency`,
+whose tails are truly heavy, and :class:`SP500` are extras. :class:`Abalone` has features instead of rows: Calandriello
+et al. 2019 (BKB) print no such experiment, and the settings of BBKB (2020) were not available, so they are ours.
 """
 
-from collections.abc import Callable
+import importlib.util
+import io
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
+from torch import Tensor
 
-from bo_robust.experiments.problems.base import OverArms, Problem, Trials
-from bo_robust.experiments.problems.data import load_csv, load_npz
-from bo_robust.experiments.problems.empirical import centred_problem, paper_problem
+from bo_robust.confidence.truncation import median_mad
+from bo_robust.experiments.problems.base import OverArms, Problem, RewardModel, Trials
+from bo_robust.experiments.problems.data import check_content, load_csv, load_npz
+from bo_robust.experiments.problems.rewards import Gaussian, TableRewards, reward_fields
+from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.specs import quoted
 
+SHARED_F = (
+    "All trials share one f: a standard error over trials covers redrawn rewards (rows of the same table), not other "
+    "periods or data sets."
+)
+TEN_MS = 0.01  # reward = minus RTT in seconds; the file counts 10 ms
+MEASUREMENTS = ["length", "diameter", "height", "whole_weight", "shucked_weight", "viscera_weight", "shell_weight"]
+HOLD_DAYS = 63  # trading days of about a quarter
+BAD_TICK_FACTOR = 100.0
+FILE = "datasets/data/sp500_dataset.csv.gz"  # the same in skfolio 0.5.0, 0.8.0, 0.10.0 and 1.12.2
+SHA256 = "7952031298be02abafa1c284ca20f0b3bef98095e02ff05f179d4bd3747e705b"
+
+
+def covariance_kernel(rows: np.ndarray) -> Tensor:
+    """Empirical covariance of the columns (divisor m - 1) in their own units, ``n x n``, symmetric, PSD."""
+    return _projected(np.cov(rows, rowvar=False).reshape(rows.shape[1], rows.shape[1]))
+
+
+def correlation_kernel(rows: np.ndarray) -> Tensor:
+    """Empirical correlation of the columns, ``n x n``, k(x, x) = 1; constant columns have correlation 0 with others."""
+    deviation = rows - rows.mean(axis=0)
+    constant = np.ptp(rows, axis=0) == 0
+    standardised = np.where(constant, 0.0, deviation) / np.where(constant, 1.0, deviation.std(axis=0))
+    C = standardised.T @ standardised / len(rows)
+    C[constant, constant] = 1.0  # two masks index in pairs: the diagonal alone
+    return _projected(C)
+
+
+def centred_problem(
+    name: str, history: np.ndarray, table: np.ndarray, trials: Trials, *, notes: str, **fields: Any
+) -> Problem:
+    """A problem whose rewards and regret are in MADs from the median of ``history``, all arms pooled.
+
+    lambda is the median over arms of the within-arm variance, B the largest |mean| of an arm, v the largest mean y^2 of
+    an arm. v is an estimate from ``history``; the notes also give its value in ``table``. f is the mean of ``table``.
+
+    ``fields`` replace those of the :class:`Problem`. By default the kernel is the correlation of ``history``, and
+    rewards are uniform rows of the scaled ``table``. ``notes`` name the source. ``ValueError`` is raised if ``history``
+    cannot be scaled.
+    """
+    centre, scale = median_mad(history)
+    past, later = (history - centre) / scale, (table - centre) / scale
+    v, v_table = (float(np.square(y).mean(axis=0).max()) for y in (past, later))
+    found = {
+        "noise_var": float(np.median(past.var(axis=0))),
+        "norm_bound": float(np.abs(past.mean(axis=0)).max()),
+        "moment_bound": v,
+        "notes": (
+            f"{notes} Rewards and regret: (y - {centre:.6g}) / {scale:.6g}, median and MAD of the past "
+            f"rows. v = {v:.4g} is the largest E|y|^2 of an arm in the past rows; in the rows "
+            f"rewards are drawn from it is {v_table:.4g}. B is the largest |mean| of an arm in the past "
+            f"rows, not an RKHS norm. {SHARED_F}"
+        ),
+    }
+    return _problem(name, history, later, trials, found | fields)
+
+
+def paper_problem(
+    name: str, history: np.ndarray, table: np.ndarray, trials: Trials, *, notes: str, **fields: Any
+) -> Problem:
+    """A problem with the constants of Ray Chowdhury & Gopalan 2019: B = max f, v = mean squared entry, lambda = 1.
+
+    Rewards AND regret are divided by the largest mean of ``table``, so B = 1. The published scripts divide only f. The
+    paper's algorithms pull the same arms on either scale. Arguments are those of :func:`centred_problem`.
+    """
+    top = float(table.mean(axis=0).max())
+    rewards = table / top
+    v, v_arm = float((rewards**2).mean()), float((rewards**2).mean(axis=0).max())
+    found = {
+        "noise_var": 1.0,
+        "norm_bound": 1.0,
+        "moment_bound": v,
+        "notes": (
+            f"{notes} Rewards and regret: y / {top:.6g}, the largest mean (the published script scales only "
+            f"f). v = {v:.4g} is the mean of y^2 over all arms as in the paper; it is NOT a bound: the "
+            f"largest arm has {v_arm:.4g}. B = max f, not an RKHS norm. Rewards are not centred, truncation "
+            f"to 0 is biased. {SHARED_F}"
+        ),
+    }
+    return _problem(name, history, rewards, trials, found | fields)
+
+
+def _problem(name: str, history: np.ndarray, rewards: np.ndarray, trials: Trials, fields: dict[str, Any]) -> Problem:
+    """A problem whose rewards are rows of a table ``rewards``, ``m x n``, and f its mean, unless ``fields`` differ."""
+    found: dict[str, Any] = {
+        "f": trials.share(rewards.mean(axis=0)),
+        "kernel": correlation_kernel(history),
+        "rewards": TableRewards(torch.from_numpy(rewards)),
+        "alpha": 1.0,
+        # R by Hoeffding's lemma: half the largest range of an arm.
+        "noise_scale": 0.5 * float(np.ptp(rewards, axis=0).max()),
+    }
+    return Problem(name=name, **found | fields)
+
+
+def _projected(C: np.ndarray) -> Tensor:
+    """Make C exactly symmetric and clip negative eigenvalues, which come from rounding."""
+    C = 0.5 * (C + C.T)
+    eigenvalues, Q = np.linalg.eigh(C)
+    if eigenvalues[0] < 0.0:
+        C = (Q * eigenvalues.clip(min=0.0)) @ Q.T
+        C = 0.5 * (C + C.T)
+    return torch.from_numpy(C)
+
+
 SCALINGS: dict[str, Callable[..., Problem]] = {"paper": paper_problem, "centred": centred_problem}
-# Reward = minus RTT in seconds; the file counts 10 ms.
-TEN_MS = 0.01
+
+
+def _scaling(scaling: str) -> Callable[..., Problem]:
+    if scaling not in SCALINGS:
+        raise ValueError(f"scaling must be one of {sorted(SCALINGS)}, got {quoted(scaling)}.")
+    return SCALINGS[scaling]
 
 
 @dataclass(frozen=True)
@@ -29,25 +149,18 @@ class DJIA29(OverArms):
     paper sets no history apart.
     """
 
-    # "paper" (:func:`.empirical.paper_problem`) or "centred" (:func:`.empirical.centred_problem`)
-    scaling: str = "paper"
+    scaling: str = "paper"  # "paper" (:func:`paper_problem`) or "centred" (:func:`centred_problem`)
     data_dir: Path | str | None = None
 
     def make(self, trials: Trials) -> Problem:
         scaled = _scaling(self.scaling)
         prices = load_csv("djia29", self.data_dir).iloc[:, 1:]  # but for the day
         table = prices.to_numpy(dtype=np.float64)
-        return scaled(
-            "djia29",
-            table,
-            table,
-            trials,
-            arm_names=tuple(str(name) for name in prices.columns),
-            notes=(
-                "29 DJIA adjusted closes, the paper's data. Kernel and constants come from the days the "
-                "rewards are drawn from. Prices per stock trend but are light-tailed."
-            ),
+        notes = (
+            "29 DJIA adjusted closes, the paper's data. Kernel and constants come from the days the "
+            "rewards are drawn from. Prices per stock trend but are light-tailed."
         )
+        return scaled("djia29", table, table, trials, arm_names=tuple(map(str, prices.columns)), notes=notes)
 
 
 @dataclass(frozen=True)
@@ -60,19 +173,15 @@ class CMULight(OverArms):
     def make(self, trials: Trials) -> Problem:
         scaled = _scaling(self.scaling)
         arrays = load_npz("cmu_light", self.data_dir)
+        train, test = (arrays[name].astype(np.float64) for name in ("train", "test"))
         low, high = arrays["coords"].min(axis=0), arrays["coords"].max(axis=0)
-        return scaled(
-            "cmu_light",
-            arrays["train"].astype(np.float64),
-            arrays["test"].astype(np.float64),
-            trials,
-            arms=torch.from_numpy((arrays["coords"] - low) / (high - low)),
-            notes=(
-                "CMU light sensors (raw A/D counts), the paper's data: kernel from 601 train rows, rewards "
-                "from 192 test rows, which are far brighter. Readings per sensor are bimodal (day and night), "
-                "not heavy-tailed."
-            ),
+        places = torch.from_numpy((arrays["coords"] - low) / (high - low))
+        notes = (
+            "CMU light sensors (raw A/D counts), the paper's data: kernel from 601 train rows, rewards "
+            "from 192 test rows, which are far brighter. Readings per sensor are bimodal (day and night), "
+            "not heavy-tailed."
         )
+        return scaled("cmu_light", train, test, trials, arms=places, notes=notes)
 
 
 @dataclass(frozen=True)
@@ -99,24 +208,131 @@ class SeattleLatency(OverArms):
             # A writable view of every diagonal: the RTT of a node to itself must not count.
             np.einsum("tii->ti", rtt)[:] = 0.0
             rewards = -rtt.sum(axis=2) / (len(nodes) - 1)
-        half = len(rewards) // 2
-        return centred_problem(
-            "seattle_latency",
-            rewards[:half],
-            rewards[half:],
-            trials,
-            arm_names=tuple(f"node {i}" for i in nodes),
-            notes=(
-                f"Round-trip times between 99 devices (Seattle platform), {view} "
-                f"view{' from node 0' if view == 'client' else ''}; kernel: correlation over the first "
-                "344 time slices, rewards from the last 344. Zeros (0.57 % of links, < 5 ms or missing, the "
-                "source does not say) count as 0 s. Rewards are skewed towards bad: their mean lies far below "
-                "their median."
-            ),
+        past, later = np.split(rewards, [len(rewards) // 2])
+        notes = (
+            f"Round-trip times between 99 devices (Seattle platform), {view} "
+            f"view{' from node 0' if view == 'client' else ''}; kernel: correlation over the first "
+            "344 time slices, rewards from the last 344. Zeros (0.57 % of links, < 5 ms or missing, the "
+            "source does not say) count as 0 s. Rewards are skewed towards bad: their mean lies far below "
+            "their median."
         )
+        names = tuple(f"node {i}" for i in nodes)
+        return centred_problem("seattle_latency", past, later, trials, arm_names=names, notes=notes)
 
 
-def _scaling(scaling: str) -> Callable[..., Problem]:
-    if scaling not in SCALINGS:
-        raise ValueError(f"scaling must be one of {sorted(SCALINGS)}, got {quoted(scaling)}.")
-    return SCALINGS[scaling]
+@dataclass(frozen=True)
+class Abalone(OverArms):
+    """Which of 4,177 abalones has the most rings, from 8 standardised features (UCI data).
+
+    The features are sex (1 for adults, 0 for infants) and seven measurements. Each has its mean subtracted and is
+    divided by its standard deviation, because outlying heights would squeeze a scale of [0, 1]. f = (rings - 1) / 28,
+    so the worst arm has regret 1.
+    """
+
+    # l > 0 of the squared exponential kernel. The default is about the median distance of two arms (3.01); it is chosen
+    # without the target.
+    lengthscale: float = 3.0
+    noise: Mapping[str, Any] | None = None
+    noise_var: float = 0.01
+    alpha: float | None = None
+    data_dir: Path | str | None = None
+
+    def make(self, trials: Trials) -> Problem:
+        covariance = SquaredExponential(self.lengthscale)
+        table = load_csv("abalone", self.data_dir)
+        adult = (table["sex"] != "I").to_numpy(dtype=np.float64)
+        features = np.column_stack([adult, table[MEASUREMENTS].to_numpy(dtype=np.float64)])
+        features = (features - features.mean(axis=0)) / features.std(axis=0)
+        rings = table["rings"].to_numpy(dtype=np.float64)
+        f = (rings - rings.min()) / (rings.max() - rings.min())
+        means, X = trials.share(f), torch.from_numpy(features)
+        rewards = reward_fields(self.noise, Gaussian(self.noise_var), means, 1.0, self.alpha)
+        notes = (
+            f"UCI abalone (Nash et al. 1994), {covariance} on standardised features; rewards "
+            f"{rewards['rewards']}; f is the real target, (rings - {rings.min():g}) / "
+            f"{rings.max() - rings.min():g}. A random arm loses {1.0 - f.mean():.3f} a round on average: divide "
+            "by it for the regret relative to random arms. The features explain about half the variance of the "
+            "rings, so the best arm (one shell of 29 rings) is partly a needle in a haystack, and B = max|f| = 1 "
+            "is not the RKHS norm of f, which is far larger. All trials share one f: a standard error over trials "
+            "covers redrawn noise, not other data."
+        )
+        known: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": 1.0, "notes": notes}
+        return Problem("abalone", means, covariance, **known | rewards)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldReturns(RewardModel):
+    """A reward is the return in % of buying on a random day and selling HOLD_DAYS later, less ``centre``, by ``scale``.
+
+    Each of the two quotes is off by a factor of 100, up or down, with probability ``bad_ticks``.
+    """
+
+    ratios: Tensor  # selling price / buying price, ``m x n``
+    centre: float
+    scale: float
+    bad_ticks: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.bad_ticks <= 1.0:
+            raise ValueError(f"bad_ticks is a probability and must be in [0, 1], got {self.bad_ticks!r}.")
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
+        """Row number and factor on the price ratio, ``rounds x 2``; the rows do not depend on ``bad_ticks``."""
+        rows = rng.integers(0, self.ratios.shape[0], rounds)
+        u = rng.random((rounds, 2))
+        power = np.where(u < 0.5 * self.bad_ticks, -1, np.where(u < self.bad_ticks, 1, 0))
+        # Column 0 is the buying price, by which the ratio divides.
+        return np.stack([rows.astype(np.float64), BAD_TICK_FACTOR ** (power[:, 1] - power[:, 0])], axis=1)
+
+    def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
+        ratio = self.ratios[draws[:, 0].long(), arms] * draws[:, 1]
+        return (100.0 * (ratio - 1.0) - self.centre) / self.scale
+
+
+@dataclass(frozen=True)
+class SP500(OverArms):
+    """Which of 20 stocks gains most over 63 trading days, with bad ticks or without (quickstart).
+
+    f is the mean clean return over the second half of 1990-2022. The kernel (correlation of returns) and the constants
+    come from the first half. All trials share f. The prices need skfolio installed.
+    """
+
+    bad_ticks: float = 0.0  # probability that a quote is wrong by a factor of 100 (simulated)
+
+    def make(self, trials: Trials) -> Problem:
+        prices = _prices()
+        quotes = prices.to_numpy(dtype=np.float64)
+        half = len(quotes) // 2
+        past, later = (q[HOLD_DAYS:] / q[:-HOLD_DAYS] for q in (quotes[:half], quotes[half:]))
+        returns = 100.0 * (past - 1.0)
+        centre, scale = median_mad(returns)
+        notes = (
+            "20 S&P 500 stocks, daily prices 1990-2022 from skfolio's wheel (survivors: chosen with "
+            "hindsight); reward = return in % over 63 trading days, overlapping windows, first half for kernel "
+            "and constants, second for rewards."
+        )
+        noise: dict[str, Any] = {"rewards": HeldReturns(torch.from_numpy(later), centre, scale, self.bad_ticks)}
+        if self.bad_ticks > 0.0:
+            noise["noise_scale"] = None
+            notes += (
+                f" Bad ticks are SIMULATED: each quote wrong by a factor 100 with probability {self.bad_ticks:g}. f, "
+                "v and regret refer to clean quotes; bad ticks are contamination that v does not bound."
+            )
+        gains, names = 100.0 * (later - 1.0), tuple(map(str, prices.columns))
+        return centred_problem("sp500", returns, gains, trials, arm_names=names, notes=notes, **noise)
+
+
+def _prices() -> pd.DataFrame:
+    """Daily prices of the 20 stocks, 8313 x 20."""
+    spec = importlib.util.find_spec("skfolio")  # does not import the package
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(
+            "problem 'sp500' reads stock prices bundled in skfolio, which is not installed: run "
+            'pip install "bo-robust[data]".'
+        )
+    path = Path(spec.submodule_search_locations[0], FILE)
+    if not path.is_file():
+        raise ImportError(f"skfolio is installed but has no {FILE}; install skfolio 1.12.2.")
+    content = path.read_bytes()
+    check_content(path, content, SHA256, remedy="Install skfolio 1.12.2, whose file it is.")
+    return pd.read_csv(io.BytesIO(content), index_col=0, compression="gzip")

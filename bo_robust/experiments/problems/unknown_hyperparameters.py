@@ -1,14 +1,14 @@
 """Functions whose kernel is one of a few, and draws whose prior mean is: experiments (a) to (d) of HE-GP-UCB.
 
-Source: Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optimisation With Unknown Hyperparameters Of
-Any Type" (ICML 2024), section 7 and Appendix J. The paper states the functions, the candidates of (a) and (c), the
-initial designs of (a) and (b), rounds and delta = 0.1. Kernels, noise, R, B and grids are ours. f is the same in all
-trials and for all seeds.
+Source: Ziomek, Adachi & Osborne (ICML 2024), section 7 and Appendix J. The paper states the functions, the candidates
+of (a) and (c), the initial designs of (a) and (b), rounds and delta = 0.1. Kernels, noise, R, B and grids are ours. In
+(a) to (c) f is the same in all trials and for all seeds.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,10 +20,9 @@ from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.input_checks import check_count, check_positive
 
 LENGTHSCALES = (0.3, 0.4, 0.5, 0.7, 1.0)
-# p of the candidates k(x, x') = exp(-2 sin^2(pi (x - x') / p) / l^2): the period of the whole, which is right, then of
-# its sine waves: pieces 1 and 2, piece 3, piece 4.
+# p and l of k(x, x') = exp(-2 sin^2(pi (x - x') / p) / l^2): of the whole, which is right, then of its sine waves (1
+# and 2, 3, 4). l has the largest evidence among .2, .3, .5, .7, 1, 1.5, 2, 3, 5 there, lambda .01.
 PERIODS = (1.0, 1 / 4, 3 / 14, 2 / 7)
-# Given the period, that of largest evidence among .2, .3, .5, .7, 1, 1.5, 2, 3, 5 on the same stretch of f, lambda .01.
 PERIODIC_LENGTHSCALES = (0.3, 2.0, 2.0, 3.0)
 HILLS = 10
 # Groups of inputs of every candidate; the second is right.
@@ -69,8 +68,7 @@ class UnknownPeriod(OverArms):
     0.8 sin 7 pi (x - 5/7) up to 1.
 
     The paper fitted the right candidate to the whole function and the others to the waves, and gives no numbers. Our
-    candidates have the exact periods, 1 and 1/4 (twice), 3/14 and 2/7, and the lengthscales that such fits give, 0.3
-    and 2, 2, 3. The points are even in [0, 2].
+    candidates have the exact periods and the lengthscales that such fits give. The points are even in [0, 2].
     """
 
     num_arms: int = 201
@@ -130,40 +128,25 @@ class UnknownDecomposition(OverArms):
 
 
 def _problem(
-    name: str,
-    settings: UnknownLengthscale | UnknownPeriod | UnknownDecomposition,
-    f: Tensor,
-    X: Tensor,
-    candidates: CandidatePriors,
-    guess: int,
-    notes: str,
+    name: str, settings: Any, f: Tensor, X: Tensor, candidates: CandidatePriors, guess: int, notes: str
 ) -> Problem:
     """f (``s x n``, one function for all trials) at X with Gaussian noise; its kernel is that of candidate ``guess``.
 
-    The notes end in a lower bound on the norm of f under every candidate.
+    ``settings`` have ``noise_scale`` and ``norm_bound``. The notes end in a lower bound on the norm of f under every
+    candidate.
     """
     check_positive(noise_scale=settings.noise_scale)
-    noise_scale, norm_bound, K = settings.noise_scale, settings.norm_bound, candidates.kernels
-    noise_var = noise_scale**2
+    R, B, K = settings.noise_scale, settings.norm_bound, candidates.kernels
     assert K is not None
-    noisy = K + noise_var * torch.eye(len(X), dtype=K.dtype)
+    noisy = K + R**2 * torch.eye(len(X), dtype=K.dtype)
     norms = (f[0] * torch.linalg.solve(noisy, f[0].expand(len(K), -1))).sum(1).sqrt().tolist()
-    return Problem(
-        name=name,
-        f=f,
-        kernel=K[guess],
-        rewards=Gaussian(noise_var),
-        noise_var=noise_var,
-        arms=X,
-        norm_bound=norm_bound,
-        noise_scale=noise_scale,
-        candidates=candidates,
-        notes=(
-            f"{notes} Gaussian noise, R = {noise_scale:g}, lambda = R^2; regret on the scale of f. B = {norm_bound:g}; "
-            "sqrt(f^T (K + lambda I)^-1 f), which is at most the RKHS norm of f, is "
-            f"{_listed(norms, '.3g')} under the candidates."
-        ),
+    notes = (
+        f"{notes} Gaussian noise, R = {R:g}, lambda = R^2; regret on the scale of f. B = {B:g}; "
+        "sqrt(f^T (K + lambda I)^-1 f), which is at most the RKHS norm of f, is "
+        f"{_listed(norms, '.3g')} under the candidates."
     )
+    known: dict[str, Any] = {"arms": X, "norm_bound": B, "noise_scale": R, "candidates": candidates, "notes": notes}
+    return Problem(name, f, K[guess], Gaussian(R**2), R**2, **known)
 
 
 def _listed(numbers: Sequence[float], form: str = "g") -> str:
@@ -208,21 +191,18 @@ class UnknownMean(OverArms):
     c_i = (i - 1/2) / 10 and zero elsewhere. Hill u is tallest, or none is; u is uniform among the eleven. Every trial
     has a new u and f. The paper states ten hills, one of them taller, and an RBF kernel, and shows a picture. The rest
     is ours.
-
-    ``hill`` and ``tallest`` are heights with 0 < hill < tallest; ``outputscale`` is k(x, x), in (0, 1].
     """
 
     num_arms: int = 201
     lengthscale: float = 0.1
-    outputscale: float = 1.0
-    hill: float = 1.0
+    outputscale: float = 1.0  # k(x, x), in (0, 1]
+    hill: float = 1.0  # heights, 0 < hill < tallest
     tallest: float = 3.0
     noise_scale: float = 0.1
 
     def make(self, trials: Trials) -> Problem:
-        """The problem; its kernel and prior mean are those of the right candidate."""
-        hill, tallest, noise_scale = self.hill, self.tallest, self.noise_scale
-        check_positive(noise_scale=noise_scale)
+        hill, tallest, R = self.hill, self.tallest, self.noise_scale
+        check_positive(noise_scale=R)
         X, covariance = even_points(self.num_arms), SquaredExponential(self.lengthscale, self.outputscale)
         if self.outputscale > 1.0:
             raise ValueError(f"outputscale is k(x, x), which the method wants <= 1; got {self.outputscale!r}.")
@@ -240,19 +220,12 @@ class UnknownMean(OverArms):
             true.append(int(rng.integers(HILLS + 1)))
             f.append(means[true[-1]] + torch.from_numpy(root @ rng.standard_normal(self.num_arms)))
         names = (*(f"hill {i + 1}" for i in range(HILLS)), "none")
-        return Problem(
-            name="unknown_mean",
-            f=torch.stack(f),
-            kernel=K,
-            rewards=Gaussian(noise_scale**2),
-            noise_var=noise_scale**2,
-            arms=X,
-            noise_scale=noise_scale,
-            candidates=CandidatePriors(names, prior_means=means, true=tuple(true)),
-            notes=(
-                f"Draws from GP(m_u, {covariance}), m_u ten hills of height {hill:g} of which number u has "
-                f"{tallest:g}, or none has; u is uniform among the eleven, which are the candidates. Gaussian noise, "
-                f"R = {noise_scale:g}, lambda = R^2: the Bayesian width holds. Algorithms without candidates are given "
-                "u of every trial. A draw has no finite RKHS norm on the line, so no B."
-            ),
+        candidates = CandidatePriors(names, prior_means=means, true=tuple(true))
+        notes = (
+            f"Draws from GP(m_u, {covariance}), m_u ten hills of height {hill:g} of which number u has "
+            f"{tallest:g}, or none has; u is uniform among the eleven, which are the candidates. Gaussian noise, "
+            f"R = {R:g}, lambda = R^2: the Bayesian width holds. Algorithms without candidates are given "
+            "u of every trial. A draw has no finite RKHS norm on the line, so no B."
         )
+        known: dict[str, Any] = {"arms": X, "noise_scale": R, "candidates": candidates, "notes": notes}
+        return Problem("unknown_mean", torch.stack(f), K, Gaussian(R**2), R**2, **known)

@@ -2,8 +2,7 @@ import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
 
-from bo_robust.experiments.conditions.base import PAPER_WIDTH, Round
-from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, VUCB, RhoKG, resample
+from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, PAPER_WIDTH, VUCB, RhoKG, Round, resample
 from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.loop_environment import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
@@ -21,7 +20,7 @@ def round_of(problem, n=6):
 
 def tiny(name):
     options = {} if name == "random" else dict(TINY)
-    if name in ("mc-var", "nei-var", "rho-kg-apx"):
+    if name in ("mc-var", "rho-kg-apx"):
         options |= {"samples": 4, "scenarios": 4}
     return CONDITIONS_METHODS[name](**options)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bo_robust.experiments.cli import main
-from bo_robust.experiments.problems import data, prepare
+from bo_robust.experiments.problems import data
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_the_same_content_is_accepted_however_it_is_compressed(folder):
 
 
 def test_every_data_set_can_be_prepared():
-    assert prepare.MAKERS.keys() == data.DATA_FILES.keys()
+    assert data.MAKERS.keys() == data.DATA_FILES.keys()
 
 
 def test_prepare_makes_the_file_of_a_download(tmp_path, monkeypatch, capsys):
@@ -81,7 +81,7 @@ def test_prepare_makes_the_file_of_a_download(tmp_path, monkeypatch, capsys):
     source.write_bytes(b"other")
     for name, word in (("djia29", "not the expected"), ("djia30", "no data set"), ("suzuki", "is made from")):
         with pytest.raises(ValueError, match=word):
-            prepare.prepare(name, source, tmp_path)
+            data.prepare(name, source, tmp_path)
 
 
 def test_pickled_arrays_are_not_loaded(folder):

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from bo_robust.experiments.problems.base import Trials
-from bo_robust.experiments.problems.empirical import (
+from bo_robust.experiments.problems.tables import (
     centred_problem,
     correlation_kernel,
     covariance_kernel,

@@ -6,7 +6,7 @@ import torch
 from scipy import integrate
 
 from bo_robust.experiments.problems import make_problem
-from bo_robust.experiments.problems.lower_bound import spectral_density
+from bo_robust.experiments.problems.synthetic import spectral_density
 from bo_robust.utils.covariance import SquaredExponential
 
 

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 import torch
 
-from bo_robust.experiments.problems import make_problem, stocks
-from bo_robust.experiments.problems.stocks import HeldReturns
+from bo_robust.experiments.problems import make_problem, tables
+from bo_robust.experiments.problems.tables import HeldReturns
 
 needs_skfolio = pytest.mark.skipif(importlib.util.find_spec("skfolio") is None, reason="skfolio is not installed")
 
@@ -83,13 +83,13 @@ def test_skfolio_is_read_but_not_imported():
 
 
 def test_missing_skfolio_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(stocks.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(tables.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r'pip install "bo-robust\[data\]"'):
         make_problem("sp500", [0], 0)
 
 
 @needs_skfolio
 def test_another_file_is_refused(monkeypatch):
-    monkeypatch.setattr(stocks, "SHA256", "0" * 64)
+    monkeypatch.setattr(tables, "SHA256", "0" * 64)
     with pytest.raises(ValueError, match=r"not the expected file.*skfolio 1\.12\.2"):
         make_problem("sp500", [0], 0)

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,8 +22,7 @@ from bo_robust.risk_measures.environments import FiniteEnvironment
 from bo_robust.utils.covariance import Matern
 from bo_robust.utils.linalg import on_cuda
 
-NUM_Z = 100
-Z_SEED = 0
+NUM_Z, Z_SEED = 100, 0
 # Rows of f evaluated at once: 64 x 3000 doubles stay in a CPU's cache (2.5 times faster than 1024).
 CPU_ROWS, CUDA_ROWS = 64, 2**14
 
@@ -32,8 +32,7 @@ class Portfolio(OverConditions):
     """The yearly return of a trading strategy: three decisions, two uncertain costs.
 
     f is the annualised mean excess return in %, on [0, 1]^5. The decisions x are risk aversion, trade aversion and
-    holding-cost aversion. The costs z are bid-ask spread and borrow cost; Z is uniform on 100 points. ``data_dir`` is
-    the folder of real data, see :func:`bo_robust.experiments.problems.data.verified`.
+    holding-cost aversion. The costs z are bid-ask spread and borrow cost; Z is uniform on 100 points.
     """
 
     data_dir: Path | str | None = None
@@ -41,25 +40,22 @@ class Portfolio(OverConditions):
     def make(self, device: torch.device | str) -> ConditionsProblem:
         box = torch.tensor([[0.0], [1.0]], device=device, dtype=torch.float64)
         points = SobolEngine(2, scramble=True, seed=Z_SEED).draw(NUM_Z, dtype=torch.float64).to(device)
-        return ConditionsProblem(
-            name="portfolio",
-            f=_return(self.data_dir, device),
-            x_bounds=box.repeat(1, 3),
-            z_bounds=box.repeat(1, 2),
-            noise_var=0.01,
-            alpha=0.2,
-            initial=20,
-            environment=FiniteEnvironment(points),
-            search_points=1000,
-            search_tol=1e-4,
-            notes=(
-                "Posterior mean of a GP (Matern-5/2 ARD, hyperparameters as saved by Cakmak et al. 2020) on their 3000 "
-                "backtests. The files hold a loss; f is minus it, the return in % a year, to be maximised. f is not "
-                "standardised (its standard deviation is 3.8). Ours: the 100 points of Z, a scrambled Sobol set of "
-                f"seed {Z_SEED} on [0, 1]^2 (the paper says only uniform on 100), and noise_var = 0.01 taken to be in "
-                "(% a year)^2. The best x found is on the edge of the box, at (0, 1, 0.589) with VaR 17.77."
-            ),
+        notes = (
+            "Posterior mean of a GP (Matern-5/2 ARD, hyperparameters as saved by Cakmak et al. 2020) on their 3000 "
+            "backtests. The files hold a loss; f is minus it, the return in % a year, to be maximised. f is not "
+            "standardised (its standard deviation is 3.8). Ours: the 100 points of Z, a scrambled Sobol set of "
+            f"seed {Z_SEED} on [0, 1]^2 (the paper says only uniform on 100), and noise_var = 0.01 taken to be in "
+            "(% a year)^2. The best x found is on the edge of the box, at (0, 1, 0.589) with VaR 17.77."
         )
+        known: dict[str, Any] = {
+            "noise_var": 0.01,
+            "alpha": 0.2,
+            "initial": 20,
+            "search_points": 1000,
+            "search_tol": 1e-4,
+        }
+        f, environment = _return(self.data_dir, device), FiniteEnvironment(points)
+        return ConditionsProblem("portfolio", f, environment, box.repeat(1, 3), box.repeat(1, 2), **known, notes=notes)
 
 
 def _return(data_dir: Path | str | None, device: torch.device | str) -> Callable[[Tensor], Tensor]:

@@ -8,6 +8,7 @@ import importlib
 import math
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,14 +18,10 @@ from bo_robust.experiments.problems.conditions.base import ConditionsProblem, Ov
 GOAL = (3.0, 2.0)
 # Sizes in length units, times in seconds of the simulation.
 DISC = {"radius": 1.0, "density": 0.05, "friction": 0.01, "max_force": 5.0, "max_torque": 2.0}
-HAND = {"half_width": 0.3, "half_length": 1.0, "density": 0.1, "friction": 0.1, "max_force": 2.0, "max_torque": 2.0}
-SPEED = 5.0
-GAIN = 30.0
-STEP = 0.01
-STEPS_PER_UNIT = 10
-FREE_STEPS = 100
-# Of Box2D's solvers of velocities and of positions.
-ITERATIONS = 10
+HAND = {"half_sides": (0.3, 1.0), "density": 0.1, "friction": 0.1, "max_force": 2.0, "max_torque": 2.0}
+SPEED, GAIN = 5.0, 30.0
+STEP, STEPS_PER_UNIT, FREE_STEPS = 0.01, 10, 100
+ITERATIONS = 10  # of Box2D's solvers of velocities and of positions
 
 
 @dataclass(frozen=True)
@@ -41,30 +38,25 @@ class RobotPushing(OverConditions):
         points = grid(-1.0, 1.0, 8, 2, device)
 
         def f(X: Tensor) -> Tensor:
-            values = []
-            for r_x, r_y, t, z_x, z_y in X.reshape(-1, 5).tolist():
-                end = push(r_x + z_x, r_y + z_y, t, box2d)
-                values.append(-math.dist(end, GOAL))
-            return X.new_tensor(values).reshape(X.shape[:-1])
+            ends = [push(r_x + z_x, r_y + z_y, t, box2d) for r_x, r_y, t, z_x, z_y in X.reshape(-1, 5).tolist()]
+            return X.new_tensor([-math.dist(end, GOAL) for end in ends]).reshape(X.shape[:-1])
 
-        return ConditionsProblem(
-            name="robot_pushing",
-            f=f,
-            x_bounds=torch.tensor([[-5.0, -5.0, 1.0], [5.0, 5.0, 30.0]], device=device, dtype=torch.float64),
-            z_bounds=torch.tensor([[-1.0, -1.0], [1.0, 1.0]], device=device, dtype=torch.float64),
-            noise_var=0.01,
-            alpha=0.1,
-            initial=30,
-            environment=bell(points, 0.0, 0.4),
-            search_points=256,
-            search_tol=0.01,
-            notes=(
-                f"Nguyen et al. 2021, sec. 4.2, on our own simulation. Ours: the goal {GOAL}, which the paper does not "
-                "give, and no noise on the pushing velocity (Wang & Jegelka draw N(0, 0.1^2) per axis once a push, on "
-                "top of the paper's noise on f), so that f is a function. The optimum is found on 216 x and refined "
-                "to 0.01 of the box."
-            ),
+        notes = (
+            f"Nguyen et al. 2021, sec. 4.2, on our own simulation. Ours: the goal {GOAL}, which the paper does not "
+            "give, and no noise on the pushing velocity (Wang & Jegelka draw N(0, 0.1^2) per axis once a push, on "
+            "top of the paper's noise on f), so that f is a function. The optimum is found on 216 x and refined "
+            "to 0.01 of the box."
         )
+        x_bounds = torch.tensor([[-5.0, -5.0, 1.0], [5.0, 5.0, 30.0]], device=device, dtype=torch.float64)
+        z_bounds = torch.tensor([[-1.0, -1.0], [1.0, 1.0]], device=device, dtype=torch.float64)
+        known: dict[str, Any] = {
+            "noise_var": 0.01,
+            "alpha": 0.1,
+            "initial": 30,
+            "search_points": 256,
+            "search_tol": 0.01,
+        }
+        return ConditionsProblem("robot_pushing", f, bell(points, 0.0, 0.4), x_bounds, z_bounds, **known, notes=notes)
 
 
 def push(r_x: float, r_y: float, t: float, box2d: ModuleType | None = None) -> tuple[float, float]:
@@ -78,20 +70,12 @@ def push(r_x: float, r_y: float, t: float, box2d: ModuleType | None = None) -> t
     world = b2.b2World(gravity=(0.0, 0.0), doSleep=True)
     ground = world.CreateStaticBody(position=(0.0, 0.0))
     disc = world.CreateDynamicBody(position=(0.0, 0.0))
-    disc.CreateFixture(
-        shape=b2.b2CircleShape(radius=DISC["radius"]), density=DISC["density"], friction=DISC["friction"]
-    )
     # The hand's short side faces along its way: a rectangle looks the same from both ends, so atan2 is arctan(y / x).
     hand = world.CreateDynamicBody(position=(r_x, r_y), angle=math.atan2(r_y, r_x))
-    hand.CreateFixture(
-        shape=b2.b2PolygonShape(box=(HAND["half_width"], HAND["half_length"])),
-        density=HAND["density"],
-        friction=HAND["friction"],
-    )
-    for body, limits in ((disc, DISC), (hand, HAND)):
-        world.CreateFrictionJoint(
-            bodyA=ground, bodyB=body, maxForce=limits["max_force"], maxTorque=limits["max_torque"]
-        )
+    circle, rectangle = b2.b2CircleShape(radius=DISC["radius"]), b2.b2PolygonShape(box=HAND["half_sides"])
+    for body, shape, of in ((disc, circle, DISC), (hand, rectangle, HAND)):
+        body.CreateFixture(shape=shape, density=of["density"], friction=of["friction"])
+        world.CreateFrictionJoint(bodyA=ground, bodyB=body, maxForce=of["max_force"], maxTorque=of["max_torque"])
     distance = math.hypot(r_x, r_y)
     speed = SPEED / distance if distance > 0.0 else 0.0
     target_x, target_y = -r_x * speed, -r_y * speed

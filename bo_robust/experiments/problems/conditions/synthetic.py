@@ -1,8 +1,4 @@
-"""Analytic functions with one or two decision and environment variables (Nguyen et al. 2021, sec. 4.1).
-
-A function is its constants and one method, as in BoTorch's ``test_functions``. All are on the unit cube, decisions
-first, with noise of variance 0.01 and alpha = 0.1.
-"""
+"""Analytic functions of one or two decisions and conditions on the unit cube (Nguyen et al. 2021, sec. 4.1)."""
 
 import math
 from abc import abstractmethod
@@ -19,24 +15,15 @@ from bo_robust.utils.specs import quoted
 
 # BoTorch's Hartmann(3) keeps these in single precision and rounds the 0.03815 to 0.0381: its values are up to 1e-4 off.
 HEIGHTS = [1.0, 1.2, 3.0, 3.2]
-STEEPNESS = [[3.0, 10.0, 30.0], [0.1, 10.0, 35.0], [3.0, 10.0, 30.0], [0.1, 10.0, 35.0]]
-CENTRES = [
-    [0.3689, 0.1170, 0.2673],
-    [0.4699, 0.4387, 0.7470],
-    [0.1091, 0.8732, 0.5547],
-    [0.03815, 0.5743, 0.8828],
-]
+STEEPNESS = [[3.0, 10.0, 30.0], [0.1, 10.0, 35.0]] * 2
+CENTRES = [[0.3689, 0.1170, 0.2673], [0.4699, 0.4387, 0.7470], [0.1091, 0.8732, 0.5547], [0.03815, 0.5743, 0.8828]]
 
 
 @dataclass(frozen=True)
 class AnalyticProblem(OverConditions):
-    """An analytic function on the unit cube, whose first ``dim_x`` coordinates are decisions.
+    """An analytic function on the unit cube, whose first ``dim_x`` coordinates are decisions."""
 
-    ``z`` is the distribution of Z, "discrete" or "continuous", see :func:`unit_environment`. Class
-    variables are fields of :class:`~.base.ConditionsProblem`.
-    """
-
-    z: str = "discrete"
+    z: str = "discrete"  # the distribution of Z, or "continuous", see :func:`unit_environment`
 
     name: ClassVar[str]
     dim_x: ClassVar[int] = 1
@@ -49,16 +36,15 @@ class AnalyticProblem(OverConditions):
         """The function without noise, to be maximised: ``... x (dim_x + dim_z)`` to ``...``."""
 
     def make(self, device: torch.device | str) -> ConditionsProblem:
-        return ConditionsProblem(
-            name=self.name,
-            f=self.f,
-            x_bounds=torch.tensor([[0.0], [1.0]], device=device, dtype=torch.float64).repeat(1, self.dim_x),
-            noise_var=0.01,
-            alpha=0.1,
-            initial=self.initial,
-            notes=self.notes,
-            **unit_environment(self.z, self.dim_z, device),
-        )
+        box = torch.tensor([[0.0], [1.0]], device=device, dtype=torch.float64).repeat(1, self.dim_x)
+        common: dict[str, Any] = {
+            "x_bounds": box,
+            "noise_var": 0.01,
+            "alpha": 0.1,
+            "initial": self.initial,
+            "notes": self.notes,
+        }
+        return ConditionsProblem(self.name, self.f, **common, **unit_environment(self.z, self.dim_z, device))
 
 
 class Branin(AnalyticProblem):

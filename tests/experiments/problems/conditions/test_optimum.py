@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.experiments.problems.conditions.base import ConditionsProblem
-from bo_robust.experiments.problems.conditions.optimum import optimum, over_environment, regret, value_at_risk
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem, optimum, regret, value_at_risk
 from bo_robust.risk_measures.environments import FiniteEnvironment
 
 
@@ -30,19 +29,6 @@ def test_value_by_hand(alpha, expected, device):
     problem = table([2.0, 5.0, 1.0, 3.0, 2.0, -9.0], [0.1, 0.3, 0.1, 0.2, 0.3, 0.0], alpha, device)
     X = torch.tensor([[0.0], [0.25]], dtype=torch.float64, device=device)
     assert value_at_risk(problem, X).tolist() == [expected, expected + 0.25]
-
-
-def test_f_over_the_environment(device):
-    problem = table([2.0, 5.0, 1.0], [0.2, 0.3, 0.5], 0.1, device)
-    f, p = over_environment(problem, torch.tensor([0.25], dtype=torch.float64, device=device))
-    assert (f.tolist(), p.tolist()) == ([2.25, 5.25, 1.25], [0.2, 0.3, 0.5])
-    problem = make("hartmann3_12", z="continuous", device=device)
-    x = torch.tensor([0.3], dtype=torch.float64, device=device)
-    f, p = over_environment(problem, x)
-    assert f.shape == p.shape == (1024,)
-    assert float(p.sum()) == pytest.approx(1.0)
-    value = value_at_risk(problem, x, z_points=1024)
-    assert float(p[f < value].sum()) < problem.alpha <= float(p[f <= value].sum()) + 1e-12
 
 
 def test_continuous_value_by_hand(device):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.experiments.problems.conditions.optimum import optimum, value_at_risk
+from bo_robust.experiments.problems.conditions.base import optimum, value_at_risk
 from bo_robust.experiments.problems.conditions.portfolio import saved_gp
 from bo_robust.experiments.problems.data import load_npz, verified
 

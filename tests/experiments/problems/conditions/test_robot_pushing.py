@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.experiments.problems.conditions.optimum import value_at_risk
+from bo_robust.experiments.problems.conditions.base import value_at_risk
 from bo_robust.experiments.problems.conditions.robot_pushing import GOAL, push
 
 
