@@ -19,13 +19,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.confidence.base import known, log
-from bo_robust.utils.input_checks import (
-    check_count,
-    check_round,
-    check_settings,
-    check_tensor,
-    quoted,
-)
+from bo_robust.utils.input_checks import check_count, check_round, check_settings, check_tensor, quoted
 from bo_robust.utils.linalg import median_and_mad
 
 __all__ = [

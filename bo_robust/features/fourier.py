@@ -24,12 +24,7 @@ from bo_robust.utils.input_checks import check_count
 
 
 def hermite_frequencies(
-    nodes: int,
-    dim: int,
-    *,
-    half: bool = False,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | None = None,
+    nodes: int, dim: int, *, half: bool = False, dtype: torch.dtype = torch.float64, device: torch.device | None = None
 ) -> tuple[Tensor, Tensor]:
     """The Cartesian Gauss-Hermite grid: frequencies and weights of exp(-||x - x'||^2 / 2), lengthscale 1.
 

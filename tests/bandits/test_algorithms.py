@@ -19,12 +19,7 @@ from bo_robust.bandits import (
 )
 from bo_robust.bandits.baselines import incumbent, log_expected_improvement
 from bo_robust.bandits.posteriors.arms import ArmKernel
-from bo_robust.confidence import (
-    ConstantWidth,
-    FiniteWidth,
-    RandomisedWidth,
-    information_gain,
-)
+from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, information_gain
 from bo_robust.confidence.truncation import RULES, TGPTruncation
 from tests.bandits.naive import exact
 from tests.bandits.problems import N, draw_from_prior, kernel, run_rounds, table

@@ -40,8 +40,7 @@ def pulls(rounds, s, n, dtype, device):
 
 def copy_of(buffers: ArmBuffers) -> ArmBuffers:
     return replace(
-        buffers,
-        **{f.name: x.clone() for f in fields(buffers) if isinstance(x := getattr(buffers, f.name), Tensor)},
+        buffers, **{f.name: x.clone() for f in fields(buffers) if isinstance(x := getattr(buffers, f.name), Tensor)}
     )
 
 

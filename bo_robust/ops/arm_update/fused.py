@@ -111,18 +111,7 @@ def _check(buffers: ArmBuffers) -> None:
 
 @triton.jit(do_not_specialize=GROWING)
 def _take_slots(  # type: ignore[no-untyped-def]
-    arms,
-    prior,
-    slots,
-    row_arm,
-    filled,
-    block_filled,
-    at_rows,
-    new_slot,
-    n,
-    m,
-    capacity,
-    BLOCK: tl.constexpr,
+    arms, prior, slots, row_arm, filled, block_filled, at_rows, new_slot, n, m, capacity, BLOCK: tl.constexpr
 ):
     """One program: the slot of one trial's arm, and K_Da (zero for rows newer than the block)."""
     trial = tl.program_id(0).to(tl.int64)

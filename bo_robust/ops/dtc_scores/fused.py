@@ -143,16 +143,7 @@ def _columns(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _squares(  # type: ignore[no-untyped-def]
-    z,
-    parameters,
-    noise_var,
-    variance,
-    B,
-    width,
-    z_trial,
-    variance_trial,
-    BLOCK: tl.constexpr,
-    BB: tl.constexpr,
+    z, parameters, noise_var, variance, B, width, z_trial, variance_trial, BLOCK: tl.constexpr, BB: tl.constexpr
 ):
     """One program: the variance of BB arms of one trial. R k and F k alternate in blocks of BLOCK columns of ``z``."""
     trial = tl.program_id(1).to(tl.int64)
