@@ -22,21 +22,6 @@ from bo_robust.confidence.base import known, log
 from bo_robust.utils.input_checks import check_count, check_round, check_settings, check_tensor, quoted
 from bo_robust.utils.linalg import median_and_mad
 
-__all__ = [
-    "RULES",
-    "TRUNCATIONS",
-    "ATAFourierTruncation",
-    "ATANystromTruncation",
-    "NoTruncation",
-    "PublishedATATruncation",
-    "TGPTruncation",
-    "Truncation",
-    "check_rule",
-    "median_mad",
-    "mostly_beyond",
-    "truncate",
-]
-
 
 class Truncation(ABC):
     """A truncation level b_t of round t >= 1, in the units of y (ATA: of the feature directions).

@@ -20,8 +20,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["TOLERANCE", "correct_", "eigen_root", "newton_schulz"]
-
 # Largest entry of I - X V X before the last correction. This correction shrinks the error further, by a factor well
 # below one if the iteration stops in time.
 TOLERANCE = 1e-6

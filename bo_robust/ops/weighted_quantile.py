@@ -24,8 +24,6 @@ from torch import Tensor
 from bo_robust.utils.input_checks import check_tensor, is_number, quoted
 from bo_robust.utils.linalg import on_cuda
 
-__all__ = ["check_lower_tail", "quantile_index", "sorted_masses", "tail_weights", "weighted_quantile"]
-
 # The weights, scaled to a sum of 2^52, are whole numbers that float64 and int64 both hold exactly.
 MASS_BITS = 52
 

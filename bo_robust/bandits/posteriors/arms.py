@@ -19,6 +19,7 @@ from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, zeros_
 from bo_robust.utils.input_checks import check_count, check_finite, check_like, check_tensor
 from bo_robust.utils.linalg import on_cuda
 
+# The reference page of this module shows what it lists, ArmKernel too.
 __all__ = ["ArmKernel", "ArmPosterior", "check_pulls", "init", "is_dense", "noise_of_trials", "observe", "within"]
 
 # Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are

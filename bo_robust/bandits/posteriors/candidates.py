@@ -31,8 +31,6 @@ from bo_robust.bandits.posteriors.elimination import log_density
 from bo_robust.utils.covariance import Covariance
 from bo_robust.utils.input_checks import check_count, check_finite, check_tensor, quoted
 
-__all__ = ["CandidatePosterior", "Observed", "candidate_kernel", "init", "observe"]
-
 
 def candidate_kernel(candidates: Sequence[Covariance | Tensor], arms: Tensor | None = None) -> ArmKernel:
     """The kernels of all candidates as one, ``h x n x n``.

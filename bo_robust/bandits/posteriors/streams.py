@@ -12,8 +12,6 @@ from torch import Tensor
 
 from bo_robust.utils.input_checks import check_count, check_finite, check_tensor
 
-__all__ = ["ArmStream"]
-
 BLOCK = 65_536
 
 
