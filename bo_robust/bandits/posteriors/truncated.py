@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.bandits.posteriors import reward_lists, whitening
-from bo_robust.bandits.posteriors.arms import check_pulls
+from bo_robust.bandits.posteriors.arms import check_pulls, within
 from bo_robust.bandits.posteriors.reward_lists import RewardLists
 from bo_robust.bandits.posteriors.whitening import FeatureTable, Whitening
 from bo_robust.confidence.base import Number
@@ -73,7 +73,7 @@ def observe(
     arms: Tensor,
     rewards: Tensor,
     level: float,
-    new_features: Callable[[TruncatedPosterior], FeatureTable] | None = None,
+    new_features: Callable[[Tensor, Tensor], FeatureTable] | None = None,
     level_of: Callable[[Tensor], Number] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Observe one reward per trial and truncate all rewards anew at ``level``, in place.
@@ -83,8 +83,8 @@ def observe(
         arms: ``s``, long.
         rewards: ``s``. A NaN or infinite one is a failed pull and changes nothing of its trial but the level.
         level: b_t > 0, never less than before; with ``level_of`` a floor of all levels to come.
-        new_features: Returns features that replace the present ones; None: they stay. It is called after the pulls are
-            counted and before the variance changes.
+        new_features: Returns features that replace the present ones, given the variance before this round and the
+            counts after it (``s x n``); None: they stay.
         level_of: Returns b_t, ``s`` or a number, for dictionaries of ``size`` arms.
 
     Returns:
@@ -92,10 +92,12 @@ def observe(
         counted over the directions; ``s`` bool each.
 
     Raises:
-        ValueError: on a falling level, or rewards of another shape, dtype or device.
+        ValueError: on a falling level, an arm out of range, or rewards of another shape, dtype or device.
     """
     white = posterior.whitening
     check_pulls(posterior.information_gain, arms, rewards)
+    if whitening.reads_data(white):  # five launches on CUDA, where the caller must not err
+        arms, rewards = within(arms, rewards, posterior.mean.shape[1])
     reward_lists.raise_floor(posterior.lists, level)
     # On a GPU the time of a round is that of its launches: these are fewer than with `isfinite` and indices of trials.
     finite = rewards.nan_to_num(0.0, posinf=0.0, neginf=0.0)
@@ -108,7 +110,7 @@ def observe(
     if new_features is None:
         whitening.update(white, arms, weight)
     else:
-        whitening.replace_features(white, new_features(posterior))
+        whitening.replace_features(white, new_features(posterior.variance, white.counts))
         posterior.drawn = white.rounds
     size = posterior.size
     posterior.level = posterior.level.new_empty(len(arms)).fill_(level)
