@@ -17,12 +17,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-SHORTLIST_SIZE = 1024
-"""Arms listed, by default."""
-OUTSIDE = 2
-"""Entries that stand for all other arms."""
-COSTS = 3
-"""Columns of :func:`.posteriors.dtc.costs_of`; its last one is the variance at the start of the batch."""
+SHORTLIST_SIZE = 1024  # Arms listed, by default
+OUTSIDE = 2  # Entries that stand for all other arms
+COSTS = 3  # Columns of :func:`.posteriors.dtc.costs_of`; its last one is the variance at the start of the batch
 
 
 @dataclass

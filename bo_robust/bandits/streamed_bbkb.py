@@ -260,7 +260,7 @@ def _row_of(state: StreamState, location: Tensor) -> int:
     row, prior = state.used, covariance.diagonal(location.unsqueeze(0))[0]
     arms[row], posterior.kernel.diagonal[row] = location, prior
     posterior.rounding = torch.maximum(posterior.rounding, dtc.rounding_of(prior, posterior.noise_var))
-    scores = dtc.scores_at(posterior, location.unsqueeze(0), ahead=False)
+    scores = dtc.scores_at(posterior, location.unsqueeze(0))
     posterior.mean[:, row], posterior.variance[:, row] = scores.mean[:, 0], scores.variance[:, 0]
     state.used += 1
     return row

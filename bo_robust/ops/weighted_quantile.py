@@ -21,11 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.utils.input_checks import check_tensor, is_number, quoted
+from bo_robust.utils.input_checks import check_like, check_tensor, is_number, quoted
 from bo_robust.utils.linalg import on_cuda
-
-# The weights, scaled to a sum of 2^52, are whole numbers that float64 and int64 both hold exactly.
-MASS_BITS = 52
 
 
 def weighted_quantile(values: Tensor, weights: Tensor | None, alpha: float) -> Tensor:
@@ -86,7 +83,8 @@ def sorted_masses(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tenso
         masses = torch.ones(values.shape[-1], dtype=torch.long, device=values.device)
     else:
         p = weights.detach().double()
-        masses = (p / p.sum(-1, keepdim=True) * 2.0**MASS_BITS).round_().long()
+        # Scaled to a sum of 2^52, they are whole numbers that float64 and int64 both hold exactly.
+        masses = (p / p.sum(-1, keepdim=True) * 2.0**52).round_().long()
     order = _order(values.detach())
     return order, (masses[order] if masses.ndim == 1 else masses.gather(-1, order)).cumsum(-1)
 
@@ -124,16 +122,11 @@ def _tolerance(x: Tensor) -> float:
 
 
 def _check(values: Tensor, weights: Tensor | None) -> None:
-    check_tensor("values", values, floating=False)
-    if values.ndim == 0 or values.shape[-1] == 0 or values.dtype not in (torch.float32, torch.float64):
-        raise ValueError(
-            f"values must be float32 or float64, ... x w with w >= 1, got {values.dtype} {tuple(values.shape)}."
-        )
+    check_tensor("values", values)
+    if values.ndim == 0 or values.shape[-1] == 0:
+        raise ValueError(f"values must be ... x w with w >= 1, got shape {tuple(values.shape)}.")
     if weights is None:
         return
     if weights.shape not in (values.shape[-1:], values.shape):
         raise ValueError(f"weights must be w or ... x w as values {tuple(values.shape)}, got {tuple(weights.shape)}.")
-    if weights.dtype != values.dtype or weights.device != values.device:
-        raise ValueError(
-            f"weights are {weights.dtype} on {weights.device}, values {values.dtype} on {values.device}; convert one."
-        )
+    check_like("weights", weights, "values", values)

@@ -176,8 +176,6 @@ REFUSALS = [
         for m in ([0.0] * 3, EYE[0, :2], EYE[0] * math.nan, torch.zeros(3))
     ),
     ("dictionaries", lambda: dtc.rebuild(dtc.init(ArmKernel.from_matrix(EYE), 0.1), torch.zeros(1, 3).bool())),
-    ("root", lambda: truncated.init(TABLE, ONES, root="lu")),
-    ("rule", lambda: truncated.init(TABLE, ONES, rule="winsorise")),
     ("features", lambda: truncated.init(FeatureTable(EYE * math.nan), ONES)),
     ("arms", lambda: truncated.observe(started(), PULLS[:1], ONES[:1], 1.0)),
     ("rewards", lambda: truncated.observe(started(), PULLS, ONES.float(), 1.0)),

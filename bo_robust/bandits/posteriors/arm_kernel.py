@@ -152,10 +152,6 @@ class ArmKernel:
             K = self.matrix.numpy()
             out[:] = K[arm] if K.ndim == 2 else K[trial % len(K), arm]
 
-    def columns(self, arms: Tensor) -> Tensor:
-        """Columns K[:, a] of the ``arms`` (``s x M``) of every trial, ``s x n x M``."""
-        return self.block(arms, slice(0, self.num_arms)).mT
-
     def block(self, arms: Tensor, block: slice, trials: Tensor | None = None) -> Tensor:
         """K[a, x] of ``arms`` (``t x M``) with B arms x, in the given ``trials`` (``t``; None: all), ``t x M x B``."""
         if self.matrix is None:

@@ -239,7 +239,12 @@ def _change(posterior: DTCPosterior, keep: Tensor, chosen: slice | Tensor, moved
         present = torch.zeros_like(keep, dtype=torch.uint8).scatter_add_(1, factors.points, factors.active.byte()) > 0
         spanned = rounding_share(keep.sum(1), counts.dtype)
         short = dtc_changes.add_points(factors, kernel, keep & ~present, counts, sums, spanned)
-    mean, variance = _steps(kernel, factors)
+    if kernel.matrix is None:
+        covariance, of_arms = kernel.function
+        columns = columns_of(of_arms, of_arms[factors.points], covariance)
+    else:
+        columns = _columns_of_matrix(kernel, factors.points, factors.trials)
+    mean, variance = steps_of_columns(kernel.num_arms, columns, factors.steps())
     p.mean[chosen] += mean
     p.variance[chosen] = variance.add_(p.variance[chosen]).clamp_(min=0.0)
     if moved and factors.points.shape[1] > int(factors.active.sum(1).max()) + 2 * dtc_changes.SPARE:
@@ -248,16 +253,6 @@ def _change(posterior: DTCPosterior, keep: Tensor, chosen: slice | Tensor, moved
     learnt(p, chosen)
     _store(p, chosen, factors.points, factors.root, factors.factor, factors.weights)
     return short
-
-
-def _steps(kernel: ArmKernel, factors: Factors) -> tuple[Tensor, Tensor]:
-    """The sum of what all changes add to the mean and variance of all arms, ``s x n`` each."""
-    if kernel.matrix is None:
-        covariance, arms = kernel.function
-        columns = columns_of(arms, arms[factors.points], covariance)
-    else:
-        columns = _columns_of_matrix(kernel, factors.points, factors.trials)
-    return steps_of_columns(kernel.num_arms, columns, factors.steps())
 
 
 def features_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor:
@@ -303,18 +298,13 @@ def downdate(posterior: DTCPosterior, features: Tensor) -> tuple[Tensor, Tensor]
 
 
 def dictionary_of(posterior: DTCPosterior) -> Dictionary:
-    """What :func:`bo_robust.ops.dtc_scores.dtc_scores` needs to score any arm, :func:`downdate` included; O(r^3).
-
-    Raises ``ValueError`` if the kernel has no locations.
-    """
-    if posterior.kernel.arms is None:
-        raise ValueError("the arms have no locations; give them to ArmKernel.from_matrix as `arms`.")
-    factor = posterior.factor
+    """What :func:`bo_robust.ops.dtc_scores.dtc_scores` needs to score any arm, :func:`downdate` included; O(r^3)."""
+    factor, (_, arms) = posterior.factor, posterior.kernel.function
     if posterior.ahead is not None:
         factor = torch.linalg.cholesky_ex(posterior.ahead)[0].mT @ factor
     # F = Q U with the columns of F in reverse order: U, reversed both ways, is the triangular one
     triangular = torch.linalg.qr(factor.flip(2), mode="r")[1].flip(1, 2)
-    return Dictionary(posterior.kernel.arms[posterior.points], posterior.root, triangular, posterior.weights)
+    return Dictionary(arms[posterior.points], posterior.root, triangular, posterior.weights)
 
 
 def grow(posterior: DTCPosterior, kernel: ArmKernel) -> None:
@@ -341,11 +331,11 @@ def variance_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor
     return torch.cat(parts, 1)
 
 
-def scores_at(posterior: DTCPosterior, X: Tensor, ahead: bool) -> Scores:
-    """Mean and variance at f locations ``f x d``, ``s x f`` each; with ``ahead``, :func:`downdate` is included."""
+def scores_at(posterior: DTCPosterior, X: Tensor) -> Scores:
+    """Mean and variance at f locations ``f x d``, ``s x f`` each, without :func:`downdate`."""
     (covariance, arms), trials = posterior.kernel.function, torch.arange(len(posterior.counts), device=X.device)
     k, prior = covariance(X, arms[posterior.points]), covariance.diagonal(X)
-    return Scores((k @ posterior.weights.unsqueeze(2)).squeeze(2), _variance(posterior, k, prior, trials, ahead))
+    return Scores((k @ posterior.weights.unsqueeze(2)).squeeze(2), _variance(posterior, k, prior, trials, ahead=False))
 
 
 def _variance(posterior: DTCPosterior, k: Tensor, prior: Tensor, trials: Tensor, ahead: bool) -> Tensor:

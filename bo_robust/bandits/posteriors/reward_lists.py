@@ -39,11 +39,6 @@ class RewardLists:
     floor: float = 0.0  # of all levels from the last round on
 
     @property
-    def settled(self) -> Tensor:
-        """Sum of the settled rewards, ``s x n``."""
-        return self.table[:, :, 0]
-
-    @property
     def values(self) -> Tensor:
         """Listed rewards by ascending |reward|, behind zeros, ``s x n x C``."""
         return self.table[:, :, 1:]

@@ -17,7 +17,7 @@ from bo_robust.bandits.posteriors.arms import check_pulls, within
 from bo_robust.bandits.posteriors.reward_lists import RewardLists
 from bo_robust.bandits.posteriors.whitening import FeatureTable, Whitening
 from bo_robust.confidence.base import Number
-from bo_robust.confidence.truncation import check_rule, mostly_beyond
+from bo_robust.confidence.truncation import mostly_beyond
 from bo_robust.utils.input_checks import check_finite
 from bo_robust.utils.linalg import all_numbers
 
@@ -57,10 +57,8 @@ def init(table: FeatureTable, noise_var: Tensor, root: str = "symmetric", rule: 
 
     ``table`` has the features of the arms and ``noise_var`` (``s``) is lambda > 0. ``root`` is "symmetric"
     (the paper's V^{-1/2}) or "cholesky" (L^{-1}: cheaper, other directions). ``rule`` is what becomes of u y beyond the
-    level: "zero" is the paper's 0, "clip" is b sign(u y). Raises ``ValueError`` on an unknown root or rule, or features
-    that are not finite.
+    level: "zero" is the paper's 0, "clip" is b sign(u y). Raises ``ValueError`` if features are not finite.
     """
-    check_rule(rule)
     check_finite("the features of the arms", table.coordinates)
     white = whitening.init(table, noise_var, root)
     variance = white.variance(white.squares())

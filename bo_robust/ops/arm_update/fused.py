@@ -75,21 +75,8 @@ def _low_rank(buffers: ArmBuffers, arms: Tensor, kernel: PriorRows) -> tuple[Ten
     m = buffers.num_rows = min(buffers.num_rows + 1, buffers.rows.shape[1])
     prior = kernel.rows(arms.clamp(0, n - 1)).contiguous()
     at_rows, new_slot = prior.new_empty(s, m), torch.empty_like(arms)
-    _take_slots[(s,)](
-        arms,
-        prior,
-        buffers.slots,
-        buffers.row_arm,
-        buffers.filled,
-        buffers.block_filled,
-        at_rows,
-        new_slot,
-        n,
-        m,
-        buffers.rows.shape[1],
-        BLOCK=COLUMN,
-        num_warps=NUM_WARPS,
-    )
+    given = (arms, prior, buffers.slots, buffers.row_arm, buffers.filled, buffers.block_filled, at_rows, new_slot)
+    _take_slots[(s,)](*given, n, m, buffers.rows.shape[1], BLOCK=COLUMN, num_warps=NUM_WARPS)
     root = buffers.root[:, :m, :m]
     weights = torch.bmm(root.mT, torch.bmm(root, at_rows.unsqueeze(2)))
     return prior, weights.squeeze(2), new_slot
@@ -134,28 +121,9 @@ def _take_slots(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=GROWING)
 def _scalars(  # type: ignore[no-untyped-def]
-    arms,
-    base,
-    weights,
-    rows,
-    pending,
-    mean,
-    block_filled,
-    at_arm,
-    steps,
-    n,
-    m,
-    k,
-    capacity,
-    slots,
-    rewards,
-    counts,
-    noise_var,
-    ok,
-    DENSE: tl.constexpr,
-    HAS_COUNTS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    arms, base, weights, rows, pending, mean, block_filled, at_arm, steps, n, m, k, capacity, slots,
+    rewards, counts, noise_var, ok, DENSE: tl.constexpr, HAS_COUNTS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """One program: all single numbers of one trial's round.
 
     ``at_arm`` gets p_i[a]. ``steps`` gets the scale of the new row, its multiple in the mean, the count and the gain.
@@ -215,29 +183,9 @@ def _add_rows(total, weights, rows, count, n, b, BJ: tl.constexpr):  # type: ign
 
 @triton.jit(do_not_specialize=GROWING)
 def _stream(  # type: ignore[no-untyped-def]
-    arms,
-    base,
-    weights,
-    rows,
-    pending,
-    mean,
-    block_filled,
-    at_arm,
-    steps,
-    n,
-    m,
-    k,
-    capacity,
-    slots,
-    new_slot,
-    variance,
-    counted,
-    information_gain,
-    ok,
-    DENSE: tl.constexpr,
-    BJ: tl.constexpr,
-    BN: tl.constexpr,
-):
+    arms, base, weights, rows, pending, mean, block_filled, at_arm, steps, n, m, k, capacity, slots,
+    new_slot, variance, counted, information_gain, ok, DENSE: tl.constexpr, BJ: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
     """One program: the new row at BN arms of one trial, from all rows. Offsets are 64 bit.
 
     It is the last op of a round, and before it nothing is written that the round on the naive path would add once more.

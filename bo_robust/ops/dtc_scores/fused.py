@@ -50,20 +50,8 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, form: Form, noise_var: Tens
             x, t = arms[rows], trials.stop - trials.start
             k, z = columns[:t, : len(x)], products[:t, : len(x)]
             _columns[(triton.cdiv(len(x), COLUMNS_ARMS), t)](
-                x,
-                points[trials],
-                weights[trials],
-                parameters,
-                k,
-                mean[trials, rows],
-                len(x),
-                r,
-                d,
-                width,
-                x.stride(0),
-                x.stride(1),
-                k.stride(0),
-                mean.stride(0),
+                *(x, points[trials], weights[trials], parameters, k, mean[trials, rows]),
+                *(len(x), r, d, width, *x.stride(), k.stride(0), mean.stride(0)),
                 GAUSSIAN=form.gaussian,
                 BB=COLUMNS_ARMS,
                 BR=COLUMNS_POINTS,
@@ -75,14 +63,8 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, form: Form, noise_var: Tens
                 torch.bmm(k[..., :end], part[trials].mT, out=z[..., filled : filled + rows_of_part])
                 filled += rows_of_part
             _squares[(triton.cdiv(len(x), SQUARES_ARMS), t)](
-                z,
-                parameters,
-                noise[trials],
-                variance[trials, rows],
-                len(x),
-                width,
-                z.stride(0),
-                variance.stride(0),
+                *(z, parameters, noise[trials], variance[trials, rows]),
+                *(len(x), width, z.stride(0), variance.stride(0)),
                 BLOCK=BLOCK,
                 BB=SQUARES_ARMS,
                 num_warps=NUM_WARPS,
@@ -92,24 +74,10 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, form: Form, noise_var: Tens
 
 @triton.jit
 def _columns(  # type: ignore[no-untyped-def]
-    arms,
-    points,
-    weights,
-    parameters,
-    k,
-    mean,
-    B,
-    r,
-    d,
-    width,
-    arms_row,
-    arms_column,
-    k_trial,
-    mean_trial,
-    GAUSSIAN: tl.constexpr,
-    BB: tl.constexpr,
-    BR: tl.constexpr,
-):
+    arms, points, weights, parameters, k, mean,
+    B, r, d, width, arms_row, arms_column, k_trial, mean_trial,
+    GAUSSIAN: tl.constexpr, BB: tl.constexpr, BR: tl.constexpr,
+):  # fmt: skip
     """One program: k_D (``width`` columns, zero beyond r) and the mean of BB arms of one trial."""
     trial = tl.program_id(1).to(tl.int64)  # CUDA allows 65535 of these
     b = tl.program_id(0).to(tl.int64) * BB + tl.arange(0, BB)

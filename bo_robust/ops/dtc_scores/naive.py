@@ -162,7 +162,7 @@ def chunks(like: Tensor, B: int) -> Iterator[tuple[slice, slice]]:
 def columns_of(arms: Tensor, points: Tensor, covariance: Covariance) -> Columns:
     """k_D of ``arms`` (``B x d``) and ``points`` (``s x r x d``) chunk by chunk, in the dtype of the points."""
     form = form_of(covariance, points)
-    return _EvaluatedColumns(arms, points, covariance) if form is None else _FormColumns(arms, points, form)
+    return _evaluated(arms, points, covariance) if form is None else _FormColumns(arms, points, form)
 
 
 @torch.no_grad()
@@ -189,17 +189,14 @@ def scores_of_columns(B: int, dictionary: Dictionary, noise_var: Tensor, columns
     return Scores(mean, variance)
 
 
-class _EvaluatedColumns:
+def _evaluated(arms: Tensor, points: Tensor, covariance: Covariance) -> Columns:
     """:data:`Columns` of any covariance, trial by trial."""
 
-    def __init__(self, arms: Tensor, points: Tensor, covariance: Covariance) -> None:
-        self.arms, self.points, self.covariance = arms, points, covariance
+    def columns(trials: slice, rows: slice) -> tuple[Tensor, Tensor]:
+        x = arms[rows].to(points.dtype) if points.is_floating_point() else arms[rows]
+        return torch.stack([covariance(x, of_trial) for of_trial in points[trials]]), covariance.diagonal(x)
 
-    def __call__(self, trials: slice, rows: slice) -> tuple[Tensor, Tensor]:
-        x = self.arms[rows]
-        x = x.to(self.points.dtype) if self.points.is_floating_point() else x
-        k = [self.covariance(x, points) for points in self.points[trials]]
-        return torch.stack(k), self.covariance.diagonal(x)
+    return columns
 
 
 class _FormColumns:

@@ -32,12 +32,7 @@ def fused_rounds(
     if s:
         with torch.cuda.device_of(f):
             _fused_rounds[(s,)](
-                covariance,
-                *inputs,
-                *outputs,
-                *(s, n, T),
-                *strides,
-                SLACK[f.dtype],
+                *(covariance, *inputs, *outputs, s, n, T, *strides, SLACK[f.dtype]),
                 N=N,
                 num_warps=16 if N == 128 else 4,
                 enable_fp_fusion=False,  # rounded as torch rounds, so that near ties fall alike
@@ -48,31 +43,10 @@ def fused_rounds(
 
 @triton.jit
 def _fused_rounds(  # type: ignore[no-untyped-def]
-    prior,
-    mean,
-    f,
-    noise_var,
-    noise,
-    widths,
-    levels,
-    arms,
-    rewards,
-    recommended,
-    coverage,
-    ratios,
-    covariance_out,
-    mean_out,
-    variance_out,
-    counts_out,
-    s,
-    n,
-    T,
-    trial_stride,
-    row_stride,
-    column_stride,
-    slack,
-    N: tl.constexpr,
-):
+    prior, mean, f, noise_var, noise, widths, levels,
+    arms, rewards, recommended, coverage, ratios, covariance_out, mean_out, variance_out, counts_out,
+    s, n, T, trial_stride, row_stride, column_stride, slack, N: tl.constexpr,
+):  # fmt: skip
     i = tl.program_id(0).to(tl.int64)
     x = tl.arange(0, N)
     valid = x < n
