@@ -31,7 +31,7 @@ def can_fuse(algorithm: ArmAlgorithm, problem: Problem, state: State) -> bool:
     posterior = state.posterior
     if not isinstance(algorithm, GPUCB) and not (isinstance(algorithm, TGPUCB) and algorithm.rule == "zero"):
         return False
-    dense = isinstance(posterior, ArmPosterior) and posterior.buffers.dense
+    dense = isinstance(posterior, ArmPosterior) and posterior.dense
     if not dense or problem.num_arms > MAX_ARMS or not isinstance(problem.rewards, Additive):
         return False
     # A width that depends on the round only answers with a number, whatever tensors it is asked with.
@@ -45,7 +45,7 @@ def run_fused(algorithm: Any, problem: Problem, state: State, draws: Tensor, uni
     The number is below B if a reward is not finite: that round must be run eagerly. ``draws`` are raw reward
     variates, ``B x s x k``, ``uniforms`` are ``B x s``, and the traces are filled from ``traces.rounds`` on.
     """
-    K, buffers, f = len(draws), state.posterior.buffers, problem.f
+    K, buffers, f = len(draws), state.posterior, problem.f
     noise = draws[:, :, 0]  # additive rewards take one number
     bad = ~noise.isfinite().all(1)
     if bool(bad.any()):  # run what comes before it

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def ignores_rewards(algorithm: ArmAlgorithm, state: State) -> bool:
     """Whether the rounds of this state can be run a chunk at once, and are faster so."""
     posterior = state.posterior
-    single = isinstance(posterior, ArmPosterior) and not posterior.buffers.dense and not on_cuda(posterior.mean)
+    single = isinstance(posterior, ArmPosterior) and not posterior.dense and not on_cuda(posterior.mean)
     return algorithm.is_baseline and single
 
 

@@ -20,7 +20,6 @@ from scipy.linalg import get_lapack_funcs, solve_triangular
 from torch import Tensor
 
 from bo_robust.utils.covariance import Covariance
-from bo_robust.utils.input_checks import check_finite, quoted
 
 
 @dataclass(frozen=True)
@@ -190,15 +189,7 @@ def nystrom_weights(
         root: "cholesky", with as many features as points are independent; or "symmetric", the papers' (K_D^(1/2))^+
             k_D(x) with M features in the order of ``points``.
         tol: As in :func:`dictionary_root`.
-
-    Raises:
-        ValueError: if ``root`` is another word, or the points are not finite, not ``M x d`` or none.
     """
-    if root not in ("cholesky", "symmetric"):
-        raise ValueError(f"root must be 'cholesky' or 'symmetric', got {quoted(root)}.")
-    if points.ndim != 2 or len(points) == 0:
-        raise ValueError(f"points must be M x d with M >= 1, got shape {tuple(points.shape)}.")
-    check_finite("points", points)
     K_D = covariance(points, points)
     factor = dictionary_root(K_D, tol=tol)
     weights = factor.inverse

@@ -1,7 +1,7 @@
 """The symmetric V^{-1/2} of many matrices V that change a little every round, by rank-one terms.
 
-:func:`eigen_root` takes an eigendecomposition. On a CPU :func:`correct_` follows V between two of them, by a few small
-products. On CUDA :func:`newton_schulz` computes the root anew and reads nothing back to the host.
+On a CPU :func:`correct_` follows V between two eigendecompositions, by a few small products. On CUDA
+:func:`newton_schulz` computes the root anew and reads nothing back to the host.
 
 X = V^{-1/2} is the symmetric positive definite solution of X V X = I. Let V = E diag(d) E^T. A change dX changes X V X
 by dX V^{1/2} + V^{1/2} dX. In the basis E this multiplies entry (i, j) of dX by sqrt(d_i) + sqrt(d_j). Newton's method
@@ -24,12 +24,6 @@ from torch import Tensor
 # below one if the iteration stops in time.
 TOLERANCE = 1e-6
 MAX_STEPS = 3
-
-
-def eigen_root(V: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvectors E (columns, ``... x k x k``) and eigenvalues d (``... x k``): V^{-1/2} = E diag(d^{-1/2}) E^T."""
-    values, vectors = torch.linalg.eigh(V)
-    return vectors, values
 
 
 def newton_schulz(V: Tensor, smallest: float, largest: float) -> Tensor:

@@ -13,7 +13,7 @@ from bo_robust.bandits.posteriors import arms, candidates, dtc, truncated
 from bo_robust.bandits.posteriors.arm_kernel import noise_of_trials
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
-from bo_robust.bandits.posteriors.elimination import check_elimination, noise_allowance
+from bo_robust.bandits.posteriors.elimination import check_elimination
 from bo_robust.bandits.posteriors.streams import ArmStream
 from bo_robust.bandits.posteriors.whitening import FeatureTable
 from bo_robust.confidence import ConstantWidth, RKHSWidth, SelfNormalisedWidth
@@ -212,15 +212,6 @@ REFUSALS = [
     ("trial", lambda: candidates.observe(candidates.init(TWO, 0.1, 2), PULLS[:1], ONES)),
     ("rewards", lambda: candidates.observe(candidates.init(TWO, 0.1, 2), PULLS, ONES.float())),
     ("elimination", lambda: check_elimination("likely")),
-    *(
-        (
-            name,
-            lambda name=name, v=v: noise_allowance(
-                **{"t": 1, "noise_scale": 1.0, "candidates": 2, "delta": 0.1} | {name: v}
-            ),
-        )
-        for name, v in (("t", 0), ("noise_scale", 0.0), ("noise_scale", -1.0), ("candidates", 0), ("delta", 1.0))
-    ),
     # streams
     *(("arms", lambda x=x: ArmStream.of_tensor(x)) for x in (X.numpy(), X[:0])),
     ("arms", lambda: list(ArmStream(lambda a, b: X[a:b].long(), 0, 6).blocks(X))),

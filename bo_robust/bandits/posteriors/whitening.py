@@ -167,7 +167,7 @@ def recompute(whitening: Whitening) -> None:
     Z = whitening.table.coordinates
     V = _gram(Z, whitening.counts, whitening.noise_var)
     if reads_data(whitening):
-        vectors, values = inverse_root.eigen_root(V)
+        values, vectors = torch.linalg.eigh(V)
         whitening.frozen = frozen = Frozen.of(Z, vectors, values)
         whitening.axes = vectors.contiguous() if whitening.table.axes is None else whitening.table.axes @ vectors
         whitening.white = frozen.inverse @ frozen.basis.mT
@@ -194,7 +194,7 @@ def _follow(whitening: Whitening, frozen: Frozen, z: Tensor) -> None:
         Z, B = whitening.table.coordinates, whitening.table.axes
         Z = Z if Z.ndim == 2 else Z[i]
         B = B if B is None or B.ndim == 2 else B[i]
-        vectors, values = inverse_root.eigen_root(_gram(Z, whitening.counts[i], whitening.noise_var[i]))
+        values, vectors = torch.linalg.eigh(_gram(Z, whitening.counts[i], whitening.noise_var[i]))
         basis[i], gram[i], inverse[i], gap[i] = Frozen.of(Z, vectors, values)
         whitening.axes[i] = vectors if B is None else B @ vectors
     torch.bmm(inverse, basis.mT, out=whitening.white)

@@ -29,7 +29,7 @@ Functions ending in ``_`` write into the buffers they are given.
 import math
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -83,9 +83,12 @@ class ArmBuffers:
 
     @classmethod
     def of_no_rewards(
-        cls, noise_var: Tensor, mean: Tensor, variance: Tensor, rows: Tensor, block: int, dense: bool
-    ) -> "ArmBuffers":
-        """The prior; these tensors become buffers. Low rank, ``rows`` is space for prior rows."""
+        cls, noise_var: Tensor, mean: Tensor, variance: Tensor, rows: Tensor, block: int, dense: bool, **own: Any
+    ) -> Self:
+        """The prior; these tensors become buffers. Low rank, ``rows`` is space for prior rows.
+
+        ``own`` are the fields of a subclass.
+        """
         s, n = mean.shape
         tracked = 0 if dense else rows.shape[1]
         return cls(
@@ -104,6 +107,7 @@ class ArmBuffers:
             filled=mean.new_zeros(s, dtype=torch.long),
             block_filled=mean.new_zeros(s, dtype=torch.long),
             dense=dense,
+            **own,
         )
 
     @property
