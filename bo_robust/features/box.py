@@ -57,10 +57,8 @@ class BoxFeatures(ABC):
         for field in ("lengthscale", "bounds"):  # lists, as JSON gives them back, become tuples
             object.__setattr__(self, field, _as_tuple(getattr(self, field)))
         if not isinstance(self.bounds, tuple) or not self.bounds or not all(map(_is_interval, self.bounds)):
-            raise ValueError(
-                "bounds must hold one (lower, upper) per dimension, finite and lower < upper, "
-                f"got {quoted(self.bounds)}."
-            )
+            must = "bounds must hold one (lower, upper) per dimension, finite and lower < upper"
+            raise ValueError(f"{must}, got {quoted(self.bounds)}.")
         if isinstance(self.lengthscale, tuple) and len(self.lengthscale) != self.dim:
             raise ValueError(f"{len(self.lengthscale)} lengthscales for bounds of {self.dim} dimensions.")
         _ = self.covariance  # checks its hyperparameters

@@ -143,9 +143,9 @@ def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:
     stay what they were; only the directions in which ATA truncates turn. With A = sum_t f(x_t) f(x_t)^T the paper's
     ``V^(-1/2) Phi^T`` is Q (A + noise_var I)^(-1/2) F^T, symmetric roots.
 
-    W comes from ``eigh`` of F_D^T F_D (r x r). The columns of F_D W are then normalised by their own length and
-    orthonormalised by Newton-Schulz steps, so that Q^T Q = I to rounding although F_D^T F_D squares the condition
-    number (checked for point variances up to a factor of 1e4 apart; at 1e6, axes of tiny variance are off by 1e-3).
+    W comes from ``eigh`` of F_D^T F_D (r x r). The columns of F_D W are then normalised and orthonormalised by
+    Newton-Schulz steps, so that Q^T Q = I to rounding although F_D^T F_D squares the condition number (for point
+    variances up to a factor of 1e4 apart; at 1e6, axes of tiny variance are off by 1e-3).
 
     ``F_D`` (``... x M x r``) comes from :meth:`DictionaryRoot.features`. ``mask`` says which points each dictionary has
     (``... x M`` bool, all by default); other rows of ``F_D`` are not read. Q is ``... x M x r``; its rows for padding
@@ -163,7 +163,7 @@ def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:
     axes = F_D @ W
     axes = axes / torch.linalg.vector_norm(axes, dim=-2, keepdim=True)
     axes = torch.where((eigenvalues > -0.5 * trace).unsqueeze(-2), axes, 0.0)
-    for _ in range(_POLISH_STEPS):
+    for _ in range(2):  # |Q^T Q - I| = e becomes 3/4 e^2; e is at most 1e-6 before the first where variances are alike
         axes = 1.5 * axes - 0.5 * axes @ (axes.mT @ axes)
     return torch.where(used.unsqueeze(-2), axes @ W.mT, 0.0)
 
@@ -196,9 +196,6 @@ def nystrom_weights(
     if root == "symmetric":
         weights = symmetric_axes(factor.features(K_D)) @ weights
     return NystromWeights(points[factor.order], weights)
-
-
-_POLISH_STEPS = 2  # |Q^T Q - I| = e becomes 3/4 e^2; e was at most 1e-6 before the first step where variances are alike
 
 
 def rounding_share(count: Tensor, dtype: torch.dtype) -> Tensor:

@@ -15,13 +15,11 @@ C_base has two layouts.
       C_base[a, :] = K[a, :] - K_aD (K_DD + lambda N^-1)^-1 K_D = w^T K_D,    w = e_a - R^T R K_Da,
 
   where R = L^-1 S, S = (N / lambda)^(1/2), L L^T = I + S K_DD S. At the end of a block one m x m Cholesky
-  factorisation gives a new R. A block lasts max(block, m / 4) rounds, so that this is O(m^2) per round. Two
-  alternatives were tried and are unstable: the explicit inverse R^T R loses the digits of lambda / N twice over, and
-  updates of the rows of C_base multiply errors by N / lambda with every new arm.
+  factorisation gives a new R. A block lasts max(block, m / 4) rounds, so that this is O(m^2) per round. The explicit
+  inverse R^T R would lose the digits of lambda / N twice over, and updates of the rows of C_base would multiply errors
+  by N / lambda with every new arm.
 
-So a round is O(n m) for m distinct arms, however many rounds were run. R is new in every block. Mean and variance
-are updated every round: an error e of the mean becomes (I - c e_a^T / d) e, which later rewards do not make grow
-without bound.
+So a round is O(n m) for m distinct arms, however many rounds were run.
 
 Functions ending in ``_`` write into the buffers they are given.
 """
