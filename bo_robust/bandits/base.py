@@ -134,9 +134,7 @@ class ArmAlgorithm(ABC):
         ``ValueError`` also if the algorithm does not fit its arms, or a regression on features is given a prior mean.
         """
         if prior_mean is not None and not self.takes_prior_mean:
-            raise ValueError(
-                f"{type(self).__name__} has prior mean zero: subtract prior_mean from the rewards instead."
-            )
+            raise ValueError(f"{type(self).__name__} has prior mean zero: subtract prior_mean from the rewards.")
         return self.start(self.prior(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds))
 
     def prior(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int, **options: Any) -> Any:

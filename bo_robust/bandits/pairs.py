@@ -43,10 +43,7 @@ def recommended_design(
 def check_pairs(num_arms: int, num_conditions: int) -> None:
     """Raise ``ValueError`` unless the arms are whole designs of w pairs each."""
     if num_arms % num_conditions:
-        raise ValueError(
-            f"{num_arms} arms are not pairs of designs with {num_conditions} conditions each; arms must be "
-            "numbered x * w + z."
-        )
+        raise ValueError(f"{num_arms} arms are no pairs x * w + z of designs x with w = {num_conditions} conditions z.")
 
 
 def checked_probabilities(given: Sequence[float], num_conditions: int) -> tuple[float, ...]:

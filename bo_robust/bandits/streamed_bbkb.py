@@ -183,14 +183,12 @@ class StreamedBBKB:
 
     def _best_listed(self, state: StreamState, width: Tensor) -> Tensor:
         """Offer the best arm listed (:mod:`.ranks`); without a shortlist the threshold is infinite."""
-        row = no_offer(_dim(state.posterior), state.posterior.noise_var)
-        if state.shortlist is None or state.table is None:
+        row, table = no_offer(_dim(state.posterior), state.posterior.noise_var), state.table
+        if state.shortlist is None or table is None:
             row[1] = torch.inf
             return row
-        table = state.table
         if len(table) == 0:
             return row
-
         bound = torch.addcmul(state.shortlist.mean, state.shortlist.variance.sqrt(), width.unsqueeze(1))
         place = row_argmax(bound[:, OUTSIDE:])
         best = bound[:, OUTSIDE:].gather(1, place.unsqueeze(1)).squeeze(1)

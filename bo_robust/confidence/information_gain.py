@@ -100,8 +100,7 @@ def spectral_bound(spectrum: Tensor, noise_var: float, T: int) -> Tensor:
         raise ValueError(f"spectrum must be n x n or n floating point numbers, got shape {tuple(spectrum.shape)}.")
     ratio = spectrum.clamp(min=0.0).sort(descending=True).values[:T] / noise_var
     # The objective is separable and concave, so the best t units are the t largest single gains
-    # log(1 + m r_i) - log(1 + (m-1) r_i). Larger r_i get at least as many units, so the i-th largest gets at
-    # most T / i and sum_i T / i ~ T log T gains are enough.
+    # log(1 + m r_i) - log(1 + (m-1) r_i). The i-th largest r_i gets at most T / i of them, T log T in all.
     rank = torch.arange(1, ratio.numel() + 1, device=ratio.device)
     units = T // rank
     before = torch.arange(int(units.sum()), device=ratio.device)

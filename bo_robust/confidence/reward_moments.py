@@ -117,7 +117,7 @@ def _tail_index(r: np.ndarray, k: int, confidence: float) -> tuple[float, float]
 
 
 def _moment_limit(y: np.ndarray, alpha: float, labels: np.ndarray, confidence: float) -> float:
-    """v: twice the limit of a median of means of |y|^(1+alpha), the largest of the arms with at least 40 rewards."""
+    """v: SAFETY times the limit of a median of means of |y|^(1+alpha), the largest of the arms with MIN_ARM rewards."""
     order = np.random.default_rng(0).permutation(len(y))
     powers = _by_arm(np.abs(y[order]) ** (1.0 + alpha), labels[order])
     return SAFETY * max(_upper_median(group, confidence) for group in powers if len(group) >= MIN_ARM)

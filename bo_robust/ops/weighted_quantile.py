@@ -84,24 +84,16 @@ def sorted_masses(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tenso
         p = weights.detach().double()
         # Scaled to a sum of 2^52, they are whole numbers that float64 and int64 both hold exactly.
         masses = (p / p.sum(-1, keepdim=True) * 2.0**52).round_().long()
-    order = _order(values.detach())
+    values = values.detach()
+    order = values.argsort(dim=-1, stable=True) if on_cuda(values) else torch.from_numpy(values.numpy().argsort(-1))
     return order, (masses[order] if masses.ndim == 1 else masses.gather(-1, order)).cumsum(-1)
 
 
 def check_lower_tail(alpha: float) -> None:
     """Raise ``ValueError`` unless alpha is in (0, 1)."""
     if not (is_number(alpha) and 0.0 < alpha < 1.0):
-        raise ValueError(
-            f"alpha (probability of the lower tail; BoTorch's VaR takes 1 - alpha) must be strictly between 0 and 1, "
-            f"got {quoted(alpha)}."
-        )
-
-
-def _order(values: Tensor) -> Tensor:
-    """Indices that sort the last axis, ``... x w`` long."""
-    if not on_cuda(values):
-        return torch.from_numpy(values.numpy().argsort(-1))
-    return torch.argsort(values, dim=-1, stable=True)
+        what = "alpha (probability of the lower tail; BoTorch's VaR takes 1 - alpha)"
+        raise ValueError(f"{what} must be strictly between 0 and 1, got {quoted(alpha)}.")
 
 
 def _kth_index(values: Tensor, k: int) -> Tensor:

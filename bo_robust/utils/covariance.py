@@ -61,9 +61,8 @@ class _Stationary:
     def __post_init__(self) -> None:
         ell = self.lengthscale
         if not (len(ell) > 0 if isinstance(ell, tuple) else isinstance(ell, Real)):
-            raise ValueError(
-                f"lengthscale must be a positive number or a tuple of one per dimension, got {quoted(ell)}."
-            )
+            must = "lengthscale must be a positive number or a tuple of one per dimension"
+            raise ValueError(f"{must}, got {quoted(ell)}.")
         for value in ell if isinstance(ell, tuple) else (ell,):
             check_positive(lengthscale=value)
         check_positive(outputscale=self.outputscale)
@@ -168,9 +167,7 @@ class CallbackCovariance:
             return torch.stack([self(a, b) for a, b in zip(first, second, strict=True)]).unflatten(0, batch)
         K, want = self.matrix(X1[:, 0], X2[:, 0]), (X1.shape[0], X2.shape[0])
         if K.shape != want:
-            raise ValueError(
-                f"the kernel callback must return {want[0]} x {want[1]} for so many arms, got {tuple(K.shape)}."
-            )
+            raise ValueError(f"the kernel callback must return {want[0]} x {want[1]} numbers, got {tuple(K.shape)}.")
         if (K.dtype, K.device) != (self.prior.dtype, self.prior.device):
             raise ValueError(
                 f"the kernel callback returned {K.dtype} on {K.device}, its diagonal is {self.prior.dtype} on "

@@ -182,11 +182,15 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     F = torch.linalg.solve_triangular(L, R, upper=False)
     b = Z.mT @ (posterior.sums[chosen].gather(1, pulled) * is_pulled).unsqueeze(2)
     weights = (F.mT @ torch.linalg.solve_triangular(L, b, upper=False)).squeeze(2)
-    _score(posterior, chosen, points, R, F, weights)
-    posterior.dictionary[index] = keep
+    if kernel.matrix is None:
+        covariance, of_arms = kernel.function
+        scores = dtc_scores(of_arms, Dictionary(of_arms[points], R, F, weights), covariance, noise)
+    else:
+        columns = _columns_of_matrix(kernel, points, chosen)
+        scores = scores_of_columns(kernel.num_arms, Dictionary(points, R, F, weights), noise, columns)
+    posterior.mean[chosen], posterior.variance[chosen] = scores.mean, scores.variance
     posterior.changes[index] = 0
-    learnt(posterior, index)
-    _store(posterior, index, points, R, F, weights)
+    _store(posterior, index, keep, points, R, F, weights)
 
 
 def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) -> None:
@@ -249,9 +253,7 @@ def _change(posterior: DTCPosterior, keep: Tensor, chosen: slice | Tensor, moved
     p.variance[chosen] = variance.add_(p.variance[chosen]).clamp_(min=0.0)
     if moved and factors.points.shape[1] > int(factors.active.sum(1).max()) + 2 * dtc_changes.SPARE:
         dtc_changes.pack(factors)
-    p.dictionary[chosen] = keep
-    learnt(p, chosen)
-    _store(p, chosen, factors.points, factors.root, factors.factor, factors.weights)
+    _store(p, chosen, keep, factors.points, factors.root, factors.factor, factors.weights)
     return short
 
 
@@ -345,17 +347,6 @@ def _variance(posterior: DTCPosterior, k: Tensor, prior: Tensor, trials: Tensor,
     return (prior - explained).clamp_(min=0.0) + (along * z).sum(2).clamp_(min=0.0)
 
 
-def _score(posterior: DTCPosterior, trials: Tensor, points: Tensor, R: Tensor, F: Tensor, weights: Tensor) -> None:
-    kernel, noise = posterior.kernel, posterior.noise_var[trials]
-    if kernel.matrix is None:
-        covariance, arms = kernel.function
-        scores = dtc_scores(arms, Dictionary(arms[points], R, F, weights), covariance, noise)
-    else:
-        columns = _columns_of_matrix(kernel, points, trials)
-        scores = scores_of_columns(kernel.num_arms, Dictionary(points, R, F, weights), noise, columns)
-    posterior.mean[trials], posterior.variance[trials] = scores.mean, scores.variance
-
-
 def _columns_of_matrix(kernel: ArmKernel, points: Tensor, trials: Tensor) -> Columns:
     """k_D(x) and k(x, x) of all arms in some ``trials`` (``t``), whose ``points`` are ``t x r``."""
     prior = kernel.diagonal[trials] if kernel.diagonal.ndim == 2 else kernel.diagonal.expand(len(trials), -1)
@@ -369,21 +360,17 @@ def index_of(posterior: DTCPosterior, trials: Tensor | None) -> slice | Tensor:
     return slice(None) if everyone or trials is None else trials
 
 
-def learnt(posterior: DTCPosterior, trials: slice | Tensor) -> None:
-    """Note that mean, variance and factors include all rewards."""
+def _store(posterior: DTCPosterior, trials: slice | Tensor, keep: Tensor, *factors: Tensor) -> None:
+    """Store dictionaries, and ``factors`` that include all rewards: points, R, F and weights of some trials."""
+    points, R, F, weights = factors
+    posterior.dictionary[trials] = keep
     posterior.learnt[:, trials] = posterior.totals[:, trials]
     posterior.spent[trials] = 0.0
-
-
-def _store(
-    posterior: DTCPosterior, trials: slice | Tensor, points: Tensor, R: Tensor, F: Tensor, weights: Tensor
-) -> None:
-    r = posterior.points.shape[1]
     if isinstance(trials, slice):
         posterior.points, posterior.root, posterior.factor, posterior.weights = points, R, F, weights
         posterior.ahead = None
         return
-    more, pad = points.shape[1] - r, torch.nn.functional.pad
+    more, pad = points.shape[1] - posterior.points.shape[1], torch.nn.functional.pad
     parts = {"points": points, "weights": weights, "root": R, "factor": F}
     if posterior.ahead is not None:
         parts["ahead"] = torch.eye(points.shape[1], dtype=F.dtype, device=F.device).expand_as(F)

@@ -207,25 +207,13 @@ def timeline(active: Tensor, failures: Failures) -> list[dict[str, Any]]:
     Returns:
         One row per failure. ``trial``; ``candidate``, its index in U; ``round`` (from 1); ``left`` > ``right``, both
         sides of the test in units of the reward; ``noise_factor``, how many times the noise's share of the limit would
-        have been needed; ``eliminated``, False for a last candidate that was kept. The factor says how sudden the
-        failure was, not what was wrong: sums that drift slowly fail with a factor near 1. By likelihood both sides are
-        in nats, and the factor is their ratio.
+        have been needed (near 1 where sums drift slowly); ``eliminated``, False for a last candidate that was kept. By
+        likelihood both sides are in nats, and the factor is their ratio.
     """
     left, right, reach = failures.sides
     factor = (left - reach) / (right - reach)
-    at, lefts, rights, factors, kept = (x.tolist() for x in (failures.at, left, right, factor, active))
-    rows = [
-        {
-            "trial": i,
-            "candidate": u,
-            "round": t,
-            "left": lefts[i][u],
-            "right": rights[i][u],
-            "noise_factor": factors[i][u],
-            "eliminated": not kept[i][u],
-        }
-        for i, row in enumerate(at)
-        for u, t in enumerate(row)
-        if t > 0
-    ]
-    return sorted(rows, key=lambda row: (row["trial"], row["round"]))
+    trial, candidate = (failures.at > 0).nonzero(as_tuple=True)
+    names = ("trial", "candidate", "round", "left", "right", "noise_factor", "eliminated")
+    failed = [x[trial, candidate] for x in (failures.at, left, right, factor, ~active)]
+    rows = zip(*(x.tolist() for x in (trial, candidate, *failed)), strict=True)
+    return sorted((dict(zip(names, row, strict=True)) for row in rows), key=lambda row: (row["trial"], row["round"]))
