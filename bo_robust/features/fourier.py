@@ -96,7 +96,7 @@ def fewest_nodes(lengthscale: float | tuple[float, ...], bounds: tuple[tuple[flo
     ``lengthscale`` and ``bounds`` are those of :class:`FourierFeatures`; ``error`` is relative to k(x, x) and in
     [1e-12, 1).
 
-    An error of 1e-2 takes 6, 16, 42 and 132 nodes at side / lengthscale = 2, 5, 10 and 20, 1e-6 takes 10, 24, 56 and 157.
+    At side / lengthscale = 2, 5, 10 and 20, an error of 1e-2 takes 6, 16, 42 and 132 nodes, 1e-6 10, 24, 56 and 157.
 
     Raises:
         ValueError: if an argument is out of range or it would take more than ``MAX_FREQUENCIES`` frequencies.
