@@ -1,9 +1,8 @@
 """Sampling of dictionaries by ridge leverage scores: each observed point is kept with p = min(1, q sigma^2).
 
-Points of large posterior variance are the ones the others do not explain. Ray Chowdhury & Gopalan 2019
-(section 5.1 b and Theorem 4) and Calandriello et al. 2019 (BKB) redraw the dictionary with the variances of the model
-before. In the papers a point observed c times is c copies, drawn independently. A dictionary of copies equals one of
-the distinct points, so only the counts are needed.
+Ray Chowdhury & Gopalan 2019 (section 5.1 b and Theorem 4) and Calandriello et al. 2019 (BKB) redraw the dictionary with
+the variances of the model before. In the papers a point observed c times is c copies, drawn independently. A dictionary
+of copies equals one of the distinct points, so only the counts are needed.
 """
 
 import math

@@ -55,15 +55,13 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
 
     The matrix is first scaled to unit diagonal, so that every point counts by its own variance. A dictionary is
     factorised as it stands if every point keeps more than eps^(2/3) of its variance (3.7e-11 in float64) given all
-    others; the diagonal of the inverse shows it. Others have near duplicates, or more points than the numerical rank.
-    There points are chosen by largest remaining variance until none has more than ``tol`` left: a diagonally pivoted
-    Cholesky.
+    others. From the rest, with near duplicates or more points than the numerical rank, points are chosen by largest
+    remaining variance until none has more than ``tol`` left: a diagonally pivoted Cholesky.
 
-    A pivot p is known to about eps, so what its point explains elsewhere is known to the share eps / p. Had the point
-    been dropped, all of that would be missing; so every pivot above the rounding error is kept: ``tol`` is M eps, as in
-    LAPACK's pstrf, twice its bound. Half of ``tol`` goes to the diagonal of a dictionary that is chosen from. Without
-    it, rounding of the last pivots would now and then explain more than there is (variances up to 300 times too small
-    where pairs of points nearly coincide and noise_var = 1e-6).
+    What the point of a pivot p explains elsewhere is known to the share eps / p, and without it all of that would be
+    missing: so every pivot above the rounding error is kept, ``tol`` is M eps as in LAPACK's pstrf. Half of ``tol``
+    goes to the diagonal of a dictionary that is chosen from, as rounding of the last pivots would now and then explain
+    more than there is (variances up to 300 times too small where points nearly coincide and noise_var = 1e-6).
 
     Accuracy: for points i, j of the dictionary |phi_i^T phi_j - K_ij| <= tol sqrt(K_ii K_jj) plus rounding. Elsewhere
     phi phi^T stays below k. Measured in float64, squared exponential with lengthscale 0.2, 20 draws of 100 points of
@@ -137,11 +135,10 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
 def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:
     """Q with (K_D^(1/2))^+ k_D(x) = Q f(x), where f are the Cholesky features of :func:`dictionary_root`.
 
-    Let F_D hold f of the points of the dictionary and F_D = U S W^T be its thin SVD. Then K_D = F_D F_D^T = U S^2 U^T
-    and k_D(x) = F_D f(x), hence (K_D^(1/2))^+ k_D(x) = U S^-1 U^T U S W^T f(x) = U W^T f(x): Q = U W^T = F_D
-    (F_D^T F_D)^(-1/2), the polar factor of F_D. Its columns are orthonormal, so phi^T phi' and every posterior quantity
-    stay what they were; only the directions in which ATA truncates turn. With A = sum_t f(x_t) f(x_t)^T the paper's
-    ``V^(-1/2) Phi^T`` is Q (A + noise_var I)^(-1/2) F^T, symmetric roots.
+    Let F_D hold f of the points of the dictionary and F_D = U S W^T be its thin SVD. Then K_D = F_D F_D^T and
+    k_D(x) = F_D f(x), hence (K_D^(1/2))^+ k_D(x) = U S^-1 U^T U S W^T f(x): Q = U W^T, the polar factor of F_D. Its
+    columns are orthonormal, so every posterior quantity stays what it was; only the directions in which ATA truncates
+    turn. With A = sum_t f(x_t) f(x_t)^T the paper's ``V^(-1/2) Phi^T`` is Q (A + noise_var I)^(-1/2) F^T.
 
     W comes from ``eigh`` of F_D^T F_D (r x r). The columns of F_D W are then normalised and orthonormalised by
     Newton-Schulz steps, so that Q^T Q = I to rounding although F_D^T F_D squares the condition number (for point
@@ -208,12 +205,9 @@ def pivoted_cholesky(C: Tensor, absent: Tensor, tol: Tensor, jitter: Tensor) -> 
 
     ``C`` has correlation matrices (``b x M x M``, at least one point in some member) and ``absent`` marks padding
     (``b x M``). A member stops at variance ``tol`` (``b``); ``jitter`` (``b``) is added to its diagonal. LAPACK does it
-    on the host: a device would wait for every point, and the triangular solves of cuBLAS, by inverted blocks, lose half
-    of the digits where pivots are as small as rounding (seen on an H100).
-
-    Returns:
-        Positions chosen, ``b x r``; L^-1 with L L^T = C[pivots, pivots] + jitter I, ``b x r x r`` (the identity beyond
-        a member's rank); ranks, ``b``.
+    on the host: a device would wait for every point, and cuBLAS loses half of the digits at pivots near rounding.
+    Returns the positions chosen, ``b x r``; L^-1 with L L^T = C[pivots, pivots] + jitter I, ``b x r x r`` (the identity
+    beyond a member's rank); ranks, ``b``.
     """
     (pstrf,) = get_lapack_funcs(("pstrf",), dtype=str(C.dtype).removeprefix("torch."))
     chosen, factors = [], []

@@ -27,8 +27,7 @@ MAX_STEPS = 3
 
 
 def newton_schulz(V: Tensor, smallest: float, largest: float) -> Tensor:
-    """V^{-1/2} of symmetric V (``s x k x k``) whose eigenvalues lie between ``smallest`` > 0 and ``largest``.
-
+    """V^{-1/2} of symmetric V (``s x k x k``) whose eigenvalues lie between ``smallest`` > 0 and ``largest``,
     ``ValueError`` if these are no such bounds.
 
     With a Cholesky factor V = L L^T and the polar decomposition L = V^{1/2} U it is U L^{-1}. From U = L, the iteration

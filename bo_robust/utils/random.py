@@ -15,10 +15,9 @@ from bo_robust.utils.linalg import on_cuda
 
 
 def stream(seed: int, purpose: str, trial: int, block: int = 0) -> np.random.Generator:
-    """Return the NumPy generator (Philox) of one purpose of one trial.
+    """The NumPy generator (Philox) of one purpose ("problem", "reward", ...) of one trial, one ``block`` of rounds.
 
-    Purposes ("problem", "reward", "algorithm", ...) never share numbers. Long tables are drawn one ``block`` of rounds
-    after the other. All numbers of the key are >= 0.
+    All numbers of the key are >= 0.
     """
     key = np.random.SeedSequence([seed, zlib.crc32(purpose.encode()), trial, block])
     return np.random.Generator(np.random.Philox(key))

@@ -180,11 +180,7 @@ def _first_capacity(n: int, trials: int, rounds: int | None, item: int) -> int:
 
 
 def _reserve(posterior: ArmPosterior) -> None:
-    """Count the rows in use and make space for more.
-
-    The count is the only host synchronisation. It happens first after FIRST_ROWS rounds, then less and less often as
-    rows accumulate, and keeps ``num_rows`` near the truth.
-    """
+    """Count the rows in use, the only wait for the device, less and less often; make space for more."""
     trials, capacity, n = posterior.rows.shape
     posterior.num_rows = filled = int(posterior.filled.max())
     if capacity < n and capacity - filled < SPARE_ROWS:

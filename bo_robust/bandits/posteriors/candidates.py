@@ -231,18 +231,11 @@ class Observed(NamedTuple):
 
 
 def observe(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> Observed:
-    """Condition every candidate on one reward per trial, in place.
+    """Condition every candidate on one reward per trial (``s``) of ``arms`` (``s`` long), in place.
 
-    No candidate is tested, so this serves initial designs as well. A NaN or infinite reward is a failed pull.
-
-    Args:
-        posterior: State before the round.
-        arms: ``s``, long.
-        rewards: ``s``.
-
-    Raises:
-        ValueError: if shapes, dtypes or devices do not fit, or an arm is out of range; on CUDA its reward is a failed
-            pull.
+    No candidate is tested, so this serves initial designs as well. A NaN or infinite reward is a failed pull. Raises
+    ``ValueError`` if shapes, dtypes or devices do not fit, or an arm is out of range; on CUDA its reward is a failed
+    pull.
     """
     arms, rewards = checked_pulls(posterior, arms, rewards)
     shape, flat = posterior.active.shape, posterior.flat

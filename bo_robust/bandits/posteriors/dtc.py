@@ -151,7 +151,7 @@ def costs_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor | None = None
 def note(posterior: DTCPosterior, arms: Tensor, rewards: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
     """:func:`count` without its checks, where ``pull`` has the :func:`costs_of` these arms, ``s x 3`` or longer.
 
-    Returns whether the reward was noted (``s`` bool), and the rest of ``pull``, zero where it was not.
+    Also returns the rest of ``pull``, zero where no reward was noted.
     """
     finite = torch.nan_to_num(rewards, 0.0, 0.0, 0.0)
     ok = finite == rewards
@@ -285,10 +285,8 @@ def _features(posterior: DTCPosterior, k: Tensor, trials: Tensor) -> Tensor:
 def downdate(posterior: DTCPosterior, features: Tensor) -> tuple[Tensor, Tensor]:
     """Lower what :func:`variance_of` returns by one more pull of arms with ``features`` (``s x r``), O(r^2).
 
-    Nothing else of the posterior changes; features of zero, those of a failed pull, change nothing.
-
-    Returns:
-        h (``s x r x 1``) and t (``s x 1 x 1``): the variance of an arm with features z falls by (z . h)^2 / t.
+    Nothing else of the posterior changes, and nothing by features of zero, those of a failed pull. Returns h
+    (``s x r x 1``) and t (``s x 1 x 1``): the variance of an arm with features z falls by (z . h)^2 / t.
     """
     z, (s, r) = features.unsqueeze(2), features.shape
     if posterior.ahead is None:

@@ -12,8 +12,8 @@ The paper prints sigma_i for sigma_{i-1} and, in Theorem 4.1, pi for pi^2; the p
 number of candidates at the start.
 
 The true candidate passes every test with probability 1 - delta if its width holds with probability 1 - delta / 2 and
-|U| >= 2: the two-sided bound adds delta / |U|. HE-StableOpt has two families of sums, which add twice that and ask for
-|U| >= 4. The last active candidate is never removed: if it fails too, the assumptions do not hold.
+|U| >= 2 (two-sided bounds add delta / |U|; HE-StableOpt's two families of sums ask for |U| >= 4). The last active
+candidate is never removed: if it fails too, the assumptions do not hold.
 
 The other test, ours, is by likelihood: candidate u is plausible while log p(y_1..t | u) is within log(|U| / delta) nats
 of the largest. Under the true candidate, the likelihood ratio of any other one to it is a nonnegative martingale with

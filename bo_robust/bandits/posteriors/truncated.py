@@ -78,7 +78,7 @@ def observe(
 
     Args:
         posterior: State before the round.
-        arms: ``s``, long.
+        arms: ``s`` long.
         rewards: ``s``. A NaN or infinite one is a failed pull and changes nothing of its trial but the level.
         level: b_t > 0, never less than before; with ``level_of`` a floor of all levels to come.
         new_features: Returns features that replace the present ones, given the variance before this round and the
