@@ -97,7 +97,6 @@ REFUSALS = [
         ("uniform", lambda a=a: observe(algorithm=a))
         for a in (BKB(WIDTH, 5.0), ATAGPUCB(WIDTH, LEVEL, NystromDictionary(5.0)))
     ),
-    *(("arms", lambda a=a: observe(PULLS + a, algorithm=ATAGPUCB(WIDTH, LEVEL, FOURIER))) for a in (-1, 6)),
     *(("state", lambda s=s: GPUCB(WIDTH).select(s, ONES[:1])) for s in (None, start(BKB(WIDTH, 5.0)))),
     *(("batch_constant", lambda c=c: MiniGPUCB(WIDTH, c)) for c in (0.5, math.inf, "1.1")),
     *(("counts", lambda c=c: count(c)) for c in (torch.ones(3, dtype=torch.float64), torch.ones(2, dtype=torch.long))),
