@@ -30,8 +30,7 @@ from bo_robust.utils.input_checks import check_count, check_finite, check_oversa
 from bo_robust.utils.linalg import all_numbers, row_argmax
 from bo_robust.utils.random import spread
 
-# Rows for pulled arms at first; they grow as needed.
-FIRST_ARMS = 64
+FIRST_ARMS = 64  # Rows for pulled arms at first; they grow as needed
 
 
 @dataclass(frozen=True)

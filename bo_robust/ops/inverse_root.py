@@ -20,9 +20,7 @@ import math
 import torch
 from torch import Tensor
 
-# Largest entry of I - X V X before the last correction. This correction shrinks the error further, by a factor well
-# below one if the iteration stops in time.
-TOLERANCE = 1e-6
+TOLERANCE = 1e-6  # Largest entry of I - X V X before the last correction, which shrinks the error further
 MAX_STEPS = 3
 
 

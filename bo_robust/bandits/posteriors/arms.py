@@ -22,15 +22,12 @@ from bo_robust.utils.linalg import on_cuda
 # The reference page of this module shows what it lists, ArmKernel too.
 __all__ = ["ArmKernel", "ArmPosterior", "check_pulls", "init", "is_dense", "noise_of_trials", "observe", "within"]
 
-# Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are
-# allocated as arms get pulled (low rank). Measured on one thread of a CPU.
+# Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are allocated as arms get
+# pulled (low rank). Measured on one thread of a CPU.
 DENSE_MAX_ARMS = 256
-# Covariance rows allocated at first in the low-rank layout.
-FIRST_ROWS = 64
-# With fewer rows than this left, more are allocated.
-SPARE_ROWS = 16
-# Memory that may be reserved at once for covariance rows of rounds to come.
-RESERVE_BYTES = 2**31
+FIRST_ROWS = 64  # Covariance rows allocated at first in the low-rank layout
+SPARE_ROWS = 16  # With fewer rows than this left, more are allocated
+RESERVE_BYTES = 2**31  # Memory that may be reserved at once for covariance rows of rounds to come
 
 
 @dataclass

@@ -32,8 +32,7 @@ from bo_robust.bandits.posteriors.whitening import update_cholesky_
 from bo_robust.features.leverage import padded
 from bo_robust.ops.dtc_scores import Steps
 
-# Empty slots made at once.
-SPARE = 16
+SPARE = 16  # Empty slots made at once
 # Share of its prior variance that a point must have left to be put in by a change: r is known to eps ||R|| / rho.
 # Dictionaries that have points with less do not change but by a rebuild either.
 SAFE_SHARE = 1e-7

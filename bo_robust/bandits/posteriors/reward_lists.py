@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# Entries of every list at first; doubled when one may be full.
-FIRST_CAPACITY = 16
+FIRST_CAPACITY = 16  # Entries of every list at first; doubled when one may be full
 # A reward counts as settled this little below its threshold: u is known to about 1e-6 only.
 SETTLED_MARGIN = 1.0 - 1e-5
 

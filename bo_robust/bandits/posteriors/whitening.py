@@ -25,10 +25,8 @@ from bo_robust.ops import inverse_root
 from bo_robust.utils.linalg import on_cuda
 
 ROOTS = ("symmetric", "cholesky")
-# Singular values below this share of the largest are not kept: it moves no direction by more than this share.
-RANK_TOLERANCE = 1e-10
-# Rounds after which a Cholesky root is computed anew (rounding of the updates grows slowly).
-CHOLESKY_REFRESH = 256
+RANK_TOLERANCE = 1e-10  # Share of the largest below which singular values are not kept
+CHOLESKY_REFRESH = 256  # Rounds after which a Cholesky root is computed anew (rounding of the updates grows slowly)
 
 
 @dataclass(frozen=True)

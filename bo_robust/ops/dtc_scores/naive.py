@@ -25,8 +25,7 @@ from torch import Tensor
 from bo_robust.utils.covariance import Covariance, Matern, SquaredExponential
 from bo_robust.utils.linalg import entries_at_once
 
-# Rows of R (and as many of F) multiplied at once, measured on one thread.
-BLOCK = 96
+BLOCK = 96  # Rows of R (and as many of F) multiplied at once, measured on one thread
 # Entries of k_D per chunk, on a CPU (measured on one thread) and a GPU, where every chunk costs a handful of launches.
 CHUNK_ENTRIES = (1 << 18, 1 << 23)
 
