@@ -184,7 +184,7 @@ def million_arms() -> None:
         copies.append(copy_bandwidth() / 1e9)
         with torch.inference_mode():
             state = algorithm.init(kernel, 0.01, 1, rounds=horizon)
-            buffers, before, moved, took = state.posterior.buffers, 0, 0, 0.0
+            buffers, before, moved, took = state.posterior, 0, 0, 0.0
             for seconds, _ in timed(rounds(algorithm, state, additive(f, zeros), zeros)):
                 new, before = buffers.num_rows - before, buffers.num_rows
                 # Read: rows known at the block start, pending rows; locations for a new row. Read and written: mean,

@@ -25,32 +25,11 @@ from bo_robust.bandits.tgp_ucb import TGPUCB
 from bo_robust.bandits.v_ucb import VUCB
 
 __all__ = [
-    "AGPUCB",
-    "ALGORITHMS",
-    "ATAGPUCB",
-    "BBKB",
-    "BKB",
-    "GPUCB",
-    "HEGPUCB",
-    "IRGPUCB",
-    "TGPUCB",
-    "VUCB",
-    "ArmAlgorithm",
-    "CandidateAlgorithm",
-    "ExpectedImprovement",
-    "ExpectedUCB",
-    "HEStableOpt",
-    "Info",
-    "MiniGPUCB",
-    "ProbabilityOfImprovement",
-    "PureMean",
-    "PureVariance",
-    "RandomArm",
-    "Selection",
-    "StableOpt",
-    "State",
+    "AGPUCB", "ALGORITHMS", "ATAGPUCB", "BBKB", "BKB", "GPUCB", "HEGPUCB", "IRGPUCB", "TGPUCB", "VUCB", "ArmAlgorithm",
+    "CandidateAlgorithm", "ExpectedImprovement", "ExpectedUCB", "HEStableOpt", "Info", "MiniGPUCB",
+    "ProbabilityOfImprovement", "PureMean", "PureVariance", "RandomArm", "Selection", "StableOpt", "State",
     "StreamedBBKB",
-]
+]  # fmt: skip
 
 ALGORITHMS: dict[str, type[ArmAlgorithm]] = {
     "gp-ucb": GPUCB,

@@ -56,7 +56,7 @@ class AGPUCB(CandidateAlgorithm):
 
     def observe_initial(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from a round of an initial design under every candidate; the lengthscale does not shrink."""
-        state = checked_state(state, AGPState)
+        state = checked_state(state, AGPState, CandidatePosterior)
         info = super().observe(state, arms, rewards, uniform)
         state.initial += 1
         self._update_active(state)
@@ -64,7 +64,7 @@ class AGPUCB(CandidateAlgorithm):
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from the rewards under every candidate, then shrink the lengthscale."""
-        state = checked_state(state, AGPState)
+        state = checked_state(state, AGPState, CandidatePosterior)
         info = super().observe(state, arms, rewards, uniform)
         self._update_active(state)
         return info

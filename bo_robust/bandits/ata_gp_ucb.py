@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State
+from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked_state
 from bo_robust.bandits.gp_ucb import select_ucb
 from bo_robust.bandits.posteriors import truncated
 from bo_robust.bandits.posteriors.arms import ArmKernel, noise_of_trials
@@ -85,7 +85,7 @@ class ATAGPUCB(ArmAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest upper confidence bound."""
-        m = state.posterior.size
+        m = checked_state(state, ATAState, TruncatedPosterior).posterior.size
         return select_ucb(state, self.width if m is None else sized(self.width, m), uniform)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
@@ -93,27 +93,17 @@ class ATAGPUCB(ArmAlgorithm):
 
         A level that falls raises ``ValueError``.
         """
-        assert isinstance(state, ATAState)
+        state = checked_state(state, ATAState, TruncatedPosterior)
         t, kernel, redraw = state.round + 1, state.kernel, None
         if isinstance(self.features, NystromDictionary) and t >= self.features.redraw_growth * state.posterior.drawn:
             if uniform is None:
                 raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
-            redraw = partial(self._redrawn, kernel=kernel, uniform=uniform)
+            redraw = partial(self.features.draw, kernel, uniform=uniform)
         level_of = (lambda m: sized(self.truncation, m)(t)) if is_open(self.truncation) else None
         floor = sized(self.truncation, kernel.num_arms)(t)  # levels fall with m
         seen = truncated.observe(state.posterior, arms, rewards, floor, redraw, level_of)
         state.round = t
         return Info(*seen)
-
-    def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
-        """The rewards, zero beyond b_t, ``s``. Within b_t no direction loses one, because |u| <= 1."""
-        m = state.posterior.size
-        level = (self.truncation if m is None else sized(self.truncation, m))(state.round + 1)
-        return rewards.masked_fill(rewards.abs() > level, 0.0)
-
-    def _redrawn(self, posterior: TruncatedPosterior, kernel: ArmKernel, uniform: Tensor) -> FeatureTable:
-        assert isinstance(self.features, NystromDictionary)
-        return self.features.draw(kernel, posterior.variance, posterior.counts, uniform)
 
 
 def feature_table(features: Features | NystromDictionary, kernel: ArmKernel, root: str) -> FeatureTable:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from torch import Tensor
 
 from bo_robust.bandits.posteriors import arms as arm_states
-from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.arms import ArmKernel, ArmPosterior
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.utils.input_checks import check_schedule
 
@@ -22,24 +22,15 @@ class PosteriorOverArms(Protocol):
     """The part of a posterior over arms that rules and the runner read."""
 
     @property
-    def mean(self) -> Tensor:
-        """Posterior mean mu_t of every arm, ``s x n``."""
-
+    def mean(self) -> Tensor: ...  # Posterior mean mu_t of every arm, `s x n`
     @property
-    def variance(self) -> Tensor:
-        """Posterior variance sigma_t^2 of f at every arm, without noise, ``s x n``."""
-
+    def variance(self) -> Tensor: ...  # Posterior variance sigma_t^2 of f at every arm, without noise, `s x n`
     @property
-    def counts(self) -> Tensor:
-        """How many rewards of each arm were learnt from, ``s x n``."""
-
+    def counts(self) -> Tensor: ...  # How many rewards of each arm were learnt from, `s x n`
     @property
-    def noise_var(self) -> Tensor:
-        """Noise variance lambda, ``s``."""
-
+    def noise_var(self) -> Tensor: ...  # Noise variance lambda, `s`
     @property
-    def information_gain(self) -> Tensor:
-        """Realised information gain 1/2 log det(I + K_t / lambda), ``s``."""
+    def information_gain(self) -> Tensor: ...  # Realised information gain 1/2 log det(I + K_t / lambda), `s`
 
 
 @dataclass
@@ -53,14 +44,15 @@ class State:
 KindOfState = TypeVar("KindOfState", bound=State)
 
 
-def checked_state(state: State, kind: type[KindOfState]) -> KindOfState:
-    """The state; ``TypeError`` unless it is of the ``kind`` that ``init`` makes."""
-    if not isinstance(state, kind):
-        raise TypeError(
-            f"state must be the {kind.__name__} that init of this algorithm made and observe changes in place, got "
-            f"{type(state).__name__}."
-        )
-    return state
+def checked_state(state: State, kind: type[KindOfState], posterior: type = ArmPosterior) -> KindOfState:
+    """The state; ``TypeError`` unless it is of the ``kind`` that ``init`` makes, around a ``posterior`` of its kind."""
+    if isinstance(state, kind) and isinstance(state.posterior, posterior):
+        return state
+    given = type(state).__name__ + (f" of a {type(state.posterior).__name__}" if isinstance(state, State) else "")
+    raise TypeError(
+        f"state must be the {kind.__name__} of a {posterior.__name__} that init of this algorithm made and observe "
+        f"changes in place, got {given}."
+    )
 
 
 @dataclass(frozen=True)
@@ -127,11 +119,6 @@ class ArmAlgorithm(ABC):
         """The failure probability for a width of this ``kind``, from the ``delta`` of the whole algorithm."""
         return delta
 
-    @property
-    def fused_rounds(self) -> bool:
-        """Whether one call of :func:`bo_robust.ops.fused_rounds.fused_rounds` can run many rounds."""
-        return False
-
     def init(
         self,
         kernel: ArmKernel,
@@ -147,9 +134,7 @@ class ArmAlgorithm(ABC):
         ``ValueError`` also if the algorithm does not fit its arms, or a regression on features is given a prior mean.
         """
         if prior_mean is not None and not self.takes_prior_mean:
-            raise ValueError(
-                f"{type(self).__name__} has prior mean zero: subtract prior_mean from the rewards instead."
-            )
+            raise ValueError(f"{type(self).__name__} has prior mean zero: subtract prior_mean from the rewards.")
         return self.start(self.prior(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds))
 
     def prior(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int, **options: Any) -> Any:

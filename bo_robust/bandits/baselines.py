@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from bo_robust.bandits.base import ArmAlgorithm, Selection, State, uniform_arms
+from bo_robust.bandits.base import ArmAlgorithm, Selection, State, checked_state, uniform_arms
 from bo_robust.bandits.gp_ucb import GPUCB
 from bo_robust.bandits.posteriors.arms import ArmPosterior
 from bo_robust.utils.input_checks import check_positive
@@ -39,7 +39,7 @@ class ExpectedImprovement(ArmAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest expected improvement."""
-        posterior = state.posterior
+        posterior = checked_state(state, State).posterior
         # Not zero: z and log sigma stay finite at an arm that is known exactly.
         sigma = posterior.variance.clamp(min=torch.finfo(posterior.mean.dtype).tiny).sqrt_()
         z = (posterior.mean - incumbent(posterior)).div_(sigma)
@@ -65,7 +65,7 @@ class ProbabilityOfImprovement(ArmAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm most probably better than the incumbent by the margin."""
-        posterior = state.posterior
+        posterior = checked_state(state, State).posterior
         # Not zero, as an arm that is known exactly would divide by it.
         sigma = posterior.variance.clamp(min=torch.finfo(posterior.mean.dtype).tiny).sqrt_()
         return Selection(row_argmax((posterior.mean - (incumbent(posterior) + self.margin)).div_(sigma)))
@@ -77,7 +77,7 @@ class PureMean(ArmAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest posterior mean."""
-        posterior = state.posterior
+        posterior = checked_state(state, State).posterior
         seen = posterior.counts.amax(1) > 0
         start = uniform_arms(uniform, posterior.mean.shape[1])
         return Selection(torch.where(seen, row_argmax(posterior.mean), start))
@@ -93,7 +93,7 @@ class PureVariance(ArmAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest posterior variance."""
-        return Selection(row_argmax(state.posterior.variance))
+        return Selection(row_argmax(checked_state(state, State).posterior.variance))
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class RandomArm(ArmAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose one uniformly random arm per trial."""
-        return Selection(uniform_arms(uniform, state.posterior.mean.shape[1]))
+        return Selection(uniform_arms(uniform, checked_state(state, State).posterior.mean.shape[1]))
 
 
 def incumbent(posterior: ArmPosterior) -> Tensor:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, uniform_arms
+from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked_state, uniform_arms
 from bo_robust.bandits.bkb import new_dictionary, sparse_width
 from bo_robust.bandits.gp_ucb import largest_bound
 from bo_robust.bandits.posteriors import dtc
@@ -88,7 +88,7 @@ class BBKB(ArmAlgorithm):
         This may renew the shortlist. Nothing else in the state changes. Do not change the arms returned in place:
         :meth:`observe` knows this tensor, and then need not ask the device whether a batch ends.
         """
-        assert isinstance(state, BBKBState)
+        state = checked_state(state, BBKBState, DTCPosterior)
         posterior, shortlist = state.posterior, state.shortlist
         state.chosen = None
         w = sparse_width(state, self.width, uniform)
@@ -112,7 +112,7 @@ class BBKB(ArmAlgorithm):
         """Note the rewards and shrink variances; rebuild the trials whose batch ends."""
         if uniform is None:
             raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
-        assert isinstance(state, BBKBState)
+        state = checked_state(state, BBKBState, DTCPosterior)
         posterior: DTCPosterior = state.posterior
         check_pulls(posterior.noise_var, arms, rewards)
         chosen, state.chosen = state.chosen, None

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, uniform_arms
+from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked_state, uniform_arms
 from bo_robust.bandits.gp_ucb import largest_bound
 from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
@@ -23,8 +23,6 @@ from bo_robust.features.leverage import redrawn
 from bo_robust.utils.input_checks import check_oversampling, quoted
 from bo_robust.utils.linalg import all_numbers
 from bo_robust.utils.random import spread
-
-REDRAWS = ("fresh", "persistent")
 
 
 @dataclass
@@ -63,8 +61,8 @@ class BKB(ArmAlgorithm):
         super().__post_init__()
         check_oversampling(self.oversampling)
         check_rule(self.rule)
-        if self.redraw not in REDRAWS:
-            raise ValueError(f"redraw must be one of {', '.join(REDRAWS)}; got {quoted(self.redraw)}.")
+        if self.redraw not in ("fresh", "persistent"):
+            raise ValueError(f"redraw must be 'fresh' or 'persistent', got {quoted(self.redraw)}.")
 
     def prior(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int, **_: Any) -> DTCPosterior:
         """As :func:`bo_robust.bandits.posteriors.dtc.init`."""
@@ -76,7 +74,8 @@ class BKB(ArmAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest upper confidence bound; a uniformly random one in the first round."""
-        posterior, w = state.posterior, sparse_width(state, self.width, uniform)
+        posterior = checked_state(state, BKBState, DTCPosterior).posterior
+        w = sparse_width(state, self.width, uniform)
         if state.round == 0:
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
         return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
@@ -85,9 +84,11 @@ class BKB(ArmAlgorithm):
         """Learn from the rewards, truncated, and redraw the dictionaries."""
         if uniform is None:
             raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
-        assert isinstance(state, BKBState)
+        state = checked_state(state, BKBState, DTCPosterior)
         posterior: DTCPosterior = state.posterior
-        kept = self.transform_rewards(state, arms, rewards)
+        kept = rewards
+        if not isinstance(self.truncation, NoTruncation):
+            kept = truncated_rewards(rewards, self.truncation(state.round + 1), self.rule)
         ok = dtc.count(posterior, arms, kept)
         state.round += 1
         uniforms = spread(uniform, posterior.counts.shape[1]) if state.uniforms is None else state.uniforms
@@ -96,12 +97,6 @@ class BKB(ArmAlgorithm):
         # variances of the round before, as the paper: count did not change them
         dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, uniforms))
         return Info(ok & all_numbers(posterior.mean, posterior.variance), (kept != rewards) & ok)
-
-    def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
-        """The rewards truncated at b_t, ``s``; rewards that are not finite stay as they are."""
-        if isinstance(self.truncation, NoTruncation):
-            return rewards
-        return truncated_rewards(rewards, self.truncation(state.round + 1), self.rule)
 
 
 def new_dictionary(posterior: DTCPosterior, oversampling: float, uniforms: Tensor) -> Tensor:

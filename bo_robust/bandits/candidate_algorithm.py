@@ -69,7 +69,7 @@ class CandidateAlgorithm(ArmAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> CandidateSelection:
         """Choose the arm of largest bound under the MAP candidate; before any reward it is the first."""
-        posterior: CandidatePosterior = checked_state(state, State).posterior
+        posterior: CandidatePosterior = checked_state(state, State, CandidatePosterior).posterior
         w, best = self.widths(posterior, state.round + 1, uniform), posterior.map_candidate
         own = of_map_candidate(posterior, w)
         bound = posterior.under(best, posterior.variances).sqrt_()
@@ -78,7 +78,7 @@ class CandidateAlgorithm(ArmAlgorithm):
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from the rewards under every candidate."""
-        observed = self.condition(checked_state(state, State).posterior, arms, rewards)
+        observed = self.condition(checked_state(state, State, CandidatePosterior).posterior, arms, rewards)
         state.round += 1
         return Info(observed.ok)
 

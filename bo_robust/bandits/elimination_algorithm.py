@@ -76,7 +76,7 @@ class EliminationAlgorithm(CandidateAlgorithm):
 
     def observe_initial(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from a round of an initial design under every candidate; no candidate is tested by errors."""
-        state = checked_state(state, HEState)
+        state = checked_state(state, HEState, CandidatePosterior)
         info = super().observe(state, arms, rewards, uniform)
         self._record(state, state.round)
         return info

@@ -21,7 +21,7 @@ class ExpectedUCB(CandidateAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> CandidateSelection:
         """Choose the arm of largest expected bound; ties go to the first."""
-        posterior: CandidatePosterior = checked_state(state, State).posterior
+        posterior: CandidatePosterior = checked_state(state, State, CandidatePosterior).posterior
         w = self.widths(posterior, state.round + 1, uniform)
         weights = torch.softmax(posterior.evidence, 1).unsqueeze(1)
         expected = torch.bmm(weights, reaches(posterior.variances, w).add_(posterior.means)).squeeze(1)

@@ -22,19 +22,14 @@ class GPUCB(ArmAlgorithm):
 
     width: Width
 
-    @property
-    def fused_rounds(self) -> bool:
-        """Always."""
-        return True
-
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest upper confidence bound."""
-        return select_ucb(state, self.width, uniform)
+        return select_ucb(checked_state(state, State), self.width, uniform)
 
 
 def select_ucb(state: State, width: Width, uniform: Tensor) -> Selection:
     """Choose the arm of largest mu + w sigma; ties go to the first."""
-    posterior = checked_state(state, State).posterior
+    posterior = state.posterior
     w = width(state.round + 1, posterior.information_gain, uniform)
     return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
 

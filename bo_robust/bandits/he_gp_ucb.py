@@ -37,7 +37,7 @@ class HEGPUCB(EliminationAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> CandidateSelection:
         """Choose the arm of largest bound under any active candidate, and that candidate; ties go to the first."""
-        posterior: CandidatePosterior = checked_state(state, HEState).posterior
+        posterior: CandidatePosterior = checked_state(state, HEState, CandidatePosterior).posterior
         if self.elimination == "likeliest":  # the MAP candidate decides alone
             return super().select(state, uniform)
         w = self.widths(posterior, state.round + 1, uniform)
@@ -50,7 +50,7 @@ class HEGPUCB(EliminationAlgorithm):
 
         That is u_t if :meth:`select` chose the arm. At any other arm, too, the true candidate passes the test.
         """
-        state = checked_state(state, HEState)
+        state = checked_state(state, HEState, CandidatePosterior)
         posterior: CandidatePosterior = state.posterior
         # Widths and acquisition set of round t - 1: `condition` updates the posterior in place.
         w, among = self.widths(posterior, state.round + 1, uniform), self.acquisition_set(posterior)

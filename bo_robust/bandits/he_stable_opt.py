@@ -57,7 +57,7 @@ class HEStableOpt(EliminationAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> HEStableSelection:
         """Choose the design of largest worst upper bound and its condition of least lower bound, ties to the first."""
-        posterior: CandidatePosterior = checked_state(state, HEStableState).posterior
+        posterior: CandidatePosterior = checked_state(state, HEStableState, CandidatePosterior).posterior
         w, shape = self.widths(posterior, state.round + 1, uniform), posterior.active.shape
         among = self.acquisition_set(posterior)
         upper = reaches(posterior.variances, w).add_(posterior.means).view(*shape, -1, self.num_conditions)
@@ -72,7 +72,7 @@ class HEStableOpt(EliminationAlgorithm):
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> HEInfo:
         """Learn from the rewards under every candidate; test u_t of each arm's design, then v_t of each arm."""
-        state = checked_state(state, HEStableState)
+        state = checked_state(state, HEStableState, CandidatePosterior)
         posterior: CandidatePosterior = state.posterior
         arms, rewards = checked_pulls(posterior, arms, rewards)
         # Bounds of round t - 1: `condition` updates the posterior in place.

@@ -11,8 +11,7 @@ standard deviation falls below 1/C of its value, unless a single pull does that.
 ``observe``, and ``select`` keeps the arm during a repetition.
 
 A repetition costs one row of the posterior. A round in which no trial begins or ends one costs O(s), whatever n. If
-some trials end theirs, the others do not change: on a CPU each costs a row of zeros, on CUDA the update is one masked
-step. If trials choose, the host reads back which do and when the next repetition ends.
+trials choose, the host reads back which do and when the next repetition ends.
 """
 
 import math

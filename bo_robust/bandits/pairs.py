@@ -1,14 +1,16 @@
 """Algorithms whose arms are pairs of a design x and a condition z, numbered x * w + z for w conditions."""
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
+from numbers import Real
 
 import torch
 from torch import Tensor
 
 from bo_robust.bandits.base import ArmAlgorithm, PosteriorOverArms, State
 from bo_robust.risk_measures.functionals import Functional
-from bo_robust.utils.input_checks import check_count
+from bo_robust.utils.input_checks import check_count, is_number, quoted
 from bo_robust.utils.linalg import row_argmax
 
 
@@ -32,7 +34,7 @@ def recommended_design(
 ) -> Tensor:
     """argmax of F(mu(x, Z)) over the designs with a reward, ``s``; ties go to the first. Design 0 before any reward."""
     pairs = (posterior.mean.shape[0], -1, num_conditions)
-    p = probabilities_like(probabilities, posterior.mean)
+    p = probabilities_like(probabilities, posterior.mean.dtype, posterior.mean.device)
     values = functional(posterior.mean.view(pairs), p)
     queried = posterior.counts.view(pairs).sum(-1) > 0
     return row_argmax(values.masked_fill(~queried, -math.inf))
@@ -41,29 +43,23 @@ def recommended_design(
 def check_pairs(num_arms: int, num_conditions: int) -> None:
     """Raise ``ValueError`` unless the arms are whole designs of w pairs each."""
     if num_arms % num_conditions:
-        raise ValueError(
-            f"{num_arms} arms are not pairs of designs with {num_conditions} conditions each; arms must be "
-            "numbered x * w + z."
-        )
+        raise ValueError(f"{num_arms} arms are no pairs x * w + z of designs x with w = {num_conditions} conditions z.")
 
 
-def check_probabilities(probabilities: tuple[float, ...], num_conditions: int) -> None:
-    """Raise ``ValueError`` unless these are ``num_conditions`` probabilities."""
-    if len(probabilities) != num_conditions:
-        raise ValueError(f"probabilities must be {num_conditions}, one per condition, got {len(probabilities)}.")
-    if not all(p >= 0.0 for p in probabilities):
-        raise ValueError("probabilities must be numbers >= 0.")
-    if not abs(math.fsum(probabilities) - 1.0) <= 1e-6:
-        raise ValueError(f"probabilities must sum to 1, got {math.fsum(probabilities):g}; divide them by their sum.")
-
-
-def probabilities_like(probabilities: tuple[float, ...] | None, like: Tensor) -> Tensor | None:
-    """The probabilities with dtype and device of ``like``; None if all are equal."""
-    return _moved_once(probabilities, like.dtype, like.device)
+def checked_probabilities(given: Sequence[float], num_conditions: int) -> tuple[float, ...]:
+    """The probabilities of the conditions, one each; ``ValueError`` where they are none."""
+    if isinstance(given, Real) or len(given) != num_conditions or not all(is_number(p) and p >= 0.0 for p in given):
+        raise ValueError(f"probabilities must be {num_conditions} numbers >= 0, one a condition, got {quoted(given)}.")
+    if not abs(math.fsum(given) - 1.0) <= 1e-6:
+        raise ValueError(f"probabilities must sum to 1, got {math.fsum(given):g}; divide them by their sum.")
+    return tuple(map(float, given))
 
 
 @lru_cache(maxsize=64)
-def _moved_once(probabilities: tuple[float, ...] | None, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+def probabilities_like(
+    probabilities: tuple[float, ...] | None, dtype: torch.dtype, device: torch.device
+) -> Tensor | None:
+    """The probabilities as a tensor; None if all are equal."""
     if probabilities is None or len(set(probabilities)) == 1:
         return None
     return torch.tensor(probabilities, dtype=dtype, device=device)

@@ -1,10 +1,10 @@
 """The few arms that can be the argmax of an upper confidence bound while variances only fall.
 
-Within a batch of BBKB, means stay and variances shrink. So a bound that was computed earlier in the batch is at least
-the present one. The shortlist keeps the arms of largest such bounds, and follows their variances pull by pull, one
-product with their features each. Two entries ahead of them stand for all other arms: the bound of one is the largest
-of theirs at the width of that time, that of the other rises with the width as fast as any of theirs. Where the largest
-bound is an arm's, no other arm can be the argmax. The choice is exact, at a cost that does not depend on n.
+Within a batch of BBKB, means stay and variances shrink, so that a bound computed earlier is at least the present one.
+The shortlist keeps the arms of largest such bounds, and follows their variances pull by pull. Two entries ahead of them
+stand for all other arms: the bound of one is the largest of theirs at the width of that time, that of the other rises
+with the width as fast as any of theirs. Where the largest bound is an arm's, no other arm can be the argmax: the choice
+is exact, at a cost that does not depend on n.
 
 Axes: ``s`` trials, ``n`` arms, ``K`` entries: OUTSIDE for other arms, then the arms listed.
 """
@@ -17,12 +17,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-SHORTLIST_SIZE = 1024
-"""Arms listed, by default."""
-OUTSIDE = 2
-"""Entries that stand for all other arms."""
-COSTS = 3
-"""Columns of :func:`.posteriors.dtc.costs_of`; its last one is the variance at the start of the batch."""
+SHORTLIST_SIZE = 1024  # Arms listed, by default
+OUTSIDE = 2  # Entries that stand for all other arms
+COSTS = 3  # Columns of :func:`.posteriors.dtc.costs_of`; its last one is the variance at the start of the batch
 
 
 @dataclass

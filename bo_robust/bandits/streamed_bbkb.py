@@ -30,8 +30,7 @@ from bo_robust.utils.input_checks import check_count, check_finite, check_oversa
 from bo_robust.utils.linalg import all_numbers, row_argmax
 from bo_robust.utils.random import spread
 
-# Rows for pulled arms at first; they grow as needed.
-FIRST_ARMS = 64
+FIRST_ARMS = 64  # Rows for pulled arms at first; they grow as needed
 
 
 @dataclass(frozen=True)
@@ -183,14 +182,12 @@ class StreamedBBKB:
 
     def _best_listed(self, state: StreamState, width: Tensor) -> Tensor:
         """Offer the best arm listed (:mod:`.ranks`); without a shortlist the threshold is infinite."""
-        row = no_offer(_dim(state.posterior), state.posterior.noise_var)
-        if state.shortlist is None or state.table is None:
+        row, table = no_offer(_dim(state.posterior), state.posterior.noise_var), state.table
+        if state.shortlist is None or table is None:
             row[1] = torch.inf
             return row
-        table = state.table
         if len(table) == 0:
             return row
-
         bound = torch.addcmul(state.shortlist.mean, state.shortlist.variance.sqrt(), width.unsqueeze(1))
         place = row_argmax(bound[:, OUTSIDE:])
         best = bound[:, OUTSIDE:].gather(1, place.unsqueeze(1)).squeeze(1)
@@ -260,7 +257,7 @@ def _row_of(state: StreamState, location: Tensor) -> int:
     row, prior = state.used, covariance.diagonal(location.unsqueeze(0))[0]
     arms[row], posterior.kernel.diagonal[row] = location, prior
     posterior.rounding = torch.maximum(posterior.rounding, dtc.rounding_of(prior, posterior.noise_var))
-    scores = dtc.scores_at(posterior, location.unsqueeze(0), ahead=False)
+    scores = dtc.scores_at(posterior, location.unsqueeze(0))
     posterior.mean[:, row], posterior.variance[:, row] = scores.mean[:, 0], scores.variance[:, 0]
     state.used += 1
     return row

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State
+from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked_state
 from bo_robust.bandits.gp_ucb import select_ucb
 from bo_robust.confidence import Width
 from bo_robust.confidence.truncation import Truncation, check_rule, truncate
@@ -42,24 +42,15 @@ class TGPUCB(ArmAlgorithm):
         """The level of the theorem."""
         return {"kind": "tgp"}
 
-    @property
-    def fused_rounds(self) -> bool:
-        """Whether rewards beyond the level become zero."""
-        return self.rule == "zero"
-
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest upper confidence bound."""
-        return select_ucb(state, self.width, uniform)
+        return select_ucb(checked_state(state, State), self.width, uniform)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from the truncated rewards; infinite rewards are failed pulls, not truncated ones."""
-        kept = self.transform_rewards(state, arms, rewards)
+        kept = truncated_rewards(rewards, self.truncation(checked_state(state, State).round + 1), self.rule)
         info = super().observe(state, arms, kept)
         return Info(info.ok, (kept != rewards) & info.ok)
-
-    def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
-        """The rewards truncated at b_t, ``s``; rewards that are not finite stay as they are."""
-        return truncated_rewards(rewards, self.truncation(state.round + 1), self.rule)
 
 
 def truncated_rewards(rewards: Tensor, level: float, rule: str) -> Tensor:

@@ -6,16 +6,14 @@ numbered x * w + z for w conditions z.
 """
 
 from dataclasses import dataclass
-from numbers import Real
 
 from torch import Tensor
 
-from bo_robust.bandits.base import PosteriorOverArms, Selection, State
-from bo_robust.bandits.pairs import PairAlgorithm, check_probabilities, probabilities_like, recommended_design
+from bo_robust.bandits.base import Selection, State, checked_state
+from bo_robust.bandits.pairs import PairAlgorithm, checked_probabilities, probabilities_like, recommended_design
 from bo_robust.confidence import Width
 from bo_robust.risk_measures.functionals import Functional, as_functional
 from bo_robust.risk_measures.selection_rules import RANDOM_RULES, check_selection_rule, select_by_rule
-from bo_robust.utils.input_checks import is_number, quoted
 from bo_robust.utils.linalg import row_argmax
 from bo_robust.utils.random import spread
 
@@ -47,22 +45,19 @@ class VUCB(PairAlgorithm):
         object.__setattr__(self, "functional", as_functional(self.functional))
         check_selection_rule(self.selection_rule)
         if self.probabilities is not None:
-            if isinstance(self.probabilities, Real) or not all(map(is_number, self.probabilities)):
-                raise ValueError(
-                    f"probabilities must be one number >= 0 per condition, got {quoted(self.probabilities)}."
-                )
-            object.__setattr__(self, "probabilities", tuple(float(p) for p in self.probabilities))
-            check_probabilities(self.probabilities, self.num_conditions)
+            probabilities = checked_probabilities(self.probabilities, self.num_conditions)
+            object.__setattr__(self, "probabilities", probabilities)
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the design of largest bound, ties to the first, and its lacing value.
 
         A randomised width gets ``uniform``; a random choice of z gets a number derived from it.
         """
-        posterior: PosteriorOverArms = state.posterior
+        posterior = checked_state(state, State).posterior
         w = self.width(state.round + 1, posterior.information_gain, uniform)
         reach = posterior.variance.sqrt().mul_(w.unsqueeze(1) if isinstance(w, Tensor) else w)
-        functional, p = as_functional(self.functional), probabilities_like(self.probabilities, reach)
+        functional = as_functional(self.functional)
+        p = probabilities_like(self.probabilities, reach.dtype, reach.device)
         pairs = (len(reach), -1, self.num_conditions)
         lower, upper = (posterior.mean - reach).view(pairs), (posterior.mean + reach).view(pairs)
         design = row_argmax(functional.upper_bound(lower, upper, p))

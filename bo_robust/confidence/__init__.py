@@ -26,26 +26,10 @@ from bo_robust.confidence.widths import (
 )
 
 __all__ = [
-    "WIDTHS",
-    "ATAFourierWidth",
-    "ATANystromWidth",
-    "BKBWidth",
-    "BayesianFiniteWidth",
-    "CompactWidth",
-    "ConstantWidth",
-    "FiniteWidth",
-    "LogWidth",
-    "PublishedATAWidth",
-    "PublishedTGPWidth",
-    "RKHSWidth",
-    "RandomisedWidth",
-    "SelfNormalisedWidth",
-    "TGPWidth",
-    "Width",
-    "gp_ucb_regret_bound",
-    "information_gain",
-    "propose_constants",
-]
+    "WIDTHS", "ATAFourierWidth", "ATANystromWidth", "BKBWidth", "BayesianFiniteWidth", "CompactWidth", "ConstantWidth",
+    "FiniteWidth", "LogWidth", "PublishedATAWidth", "PublishedTGPWidth", "RKHSWidth", "RandomisedWidth",
+    "SelfNormalisedWidth", "TGPWidth", "Width", "gp_ucb_regret_bound", "information_gain", "propose_constants",
+]  # fmt: skip
 
 WIDTHS: dict[str, Callable[..., Width]] = {
     "finite": FiniteWidth,

@@ -13,8 +13,8 @@ from bo_robust.confidence.base import Width
 from bo_robust.confidence.widths import RKHSWidth, SelfNormalisedWidth
 from bo_robust.utils.input_checks import check_tensor
 
+# One width for all candidates, which is handed the information gain of each, or one width per candidate
 Widths = Width | tuple[Width, ...]
-"""One width for all candidates, which is handed the information gain of each, or one width per candidate."""
 
 
 def delta_of_width(width: Any, delta: float) -> float:

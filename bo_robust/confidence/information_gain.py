@@ -1,10 +1,10 @@
 """Information gain of sets of points, bounds on its maximum gamma_T, and the effective dimension.
 
 gamma_T is the maximum of 1/2 logdet(I + K_A / noise_var) over T points, which may repeat. All gains are in nats.
-Source: Srinivas et al. 2010, Section 5 and Appendix C; the rates are those of Theorem 5, for T >= 2.
+Source: Srinivas et al. 2010, Section 5 and Appendix C.
 
-All functions raise ``ValueError`` if ``noise_var`` is not positive, ``T`` or ``d`` is too small, or a matrix does not
-have the shape, the dtype or the properties stated.
+All functions raise ``ValueError`` if ``noise_var`` is not positive, ``T`` is too small, or a matrix does not have the
+shape, the dtype or the properties stated.
 """
 
 import math
@@ -13,18 +13,6 @@ import torch
 from torch import Tensor
 
 from bo_robust.utils.input_checks import check_count, check_finite, check_kernel_matrix, check_positive, check_tensor
-
-__all__ = [
-    "effective_dimension",
-    "exact",
-    "greedy",
-    "greedy_bound",
-    "increments",
-    "rate_linear",
-    "rate_matern",
-    "rate_se",
-    "spectral_bound",
-]
 
 # Greedy maximisation of a monotone submodular function reaches this share of the maximum.
 GREEDY_SHARE = 1.0 - math.exp(-1.0)
@@ -36,7 +24,12 @@ def exact(K: Tensor, noise_var: float) -> Tensor:
     K is their kernel matrix, repeats included, ``... x t x t``, positive semi-definite, t >= 0. Raises
     ``torch.linalg.LinAlgError`` if I + K / noise_var is not positive definite.
     """
-    factor = torch.linalg.cholesky(_add_diagonal(K, noise_var) / noise_var)
+    check_positive(noise_var=noise_var)
+    check_tensor("K", K, floating=False)
+    if K.ndim < 2 or K.shape[-1] != K.shape[-2] or not K.is_floating_point():
+        raise ValueError(f"K must be floating point, ... x t x t, got {K.dtype} of shape {tuple(K.shape)}.")
+    noise = noise_var * torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+    factor = torch.linalg.cholesky((K + noise) / noise_var)
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
@@ -107,8 +100,7 @@ def spectral_bound(spectrum: Tensor, noise_var: float, T: int) -> Tensor:
         raise ValueError(f"spectrum must be n x n or n floating point numbers, got shape {tuple(spectrum.shape)}.")
     ratio = spectrum.clamp(min=0.0).sort(descending=True).values[:T] / noise_var
     # The objective is separable and concave, so the best t units are the t largest single gains
-    # log(1 + m r_i) - log(1 + (m-1) r_i). Larger r_i get at least as many units, so the i-th largest gets at
-    # most T / i and sum_i T / i ~ T log T gains are enough.
+    # log(1 + m r_i) - log(1 + (m-1) r_i). The i-th largest r_i gets at most T / i of them, T log T in all.
     rank = torch.arange(1, ratio.numel() + 1, device=ratio.device)
     units = T // rank
     before = torch.arange(int(units.sum()), device=ratio.device)
@@ -116,47 +108,3 @@ def spectral_bound(spectrum: Tensor, noise_var: float, T: int) -> Tensor:
     r = torch.repeat_interleave(ratio, units)
     gains = torch.log1p(r / (1.0 + before * r))
     return gains.topk(T).values.cumsum(0) * (0.5 / GREEDY_SHARE)
-
-
-def effective_dimension(K: Tensor, noise_var: float) -> Tensor:
-    """d_eff = tr K (K + noise_var I)^{-1} (Calandriello et al. 2019), between 0 and n, of shape ``...``.
-
-    K is ``... x n x n``, positive semi-definite. Raises ``torch.linalg.LinAlgError`` if K + noise_var I is not positive
-    definite.
-    """
-    factor = torch.linalg.cholesky(_add_diagonal(K, noise_var))
-    return torch.cholesky_solve(K, factor).diagonal(dim1=-2, dim2=-1).sum(-1)
-
-
-def rate_linear(T: float, d: int) -> float:
-    """Order of gamma_T for the linear kernel in d dimensions, without its constant: d log T."""
-    _check_rate(T, d)
-    return d * math.log(T)
-
-
-def rate_se(T: float, d: int) -> float:
-    """Order of gamma_T for the squared exponential, without its constant: (log T)^(d+1)."""
-    _check_rate(T, d)
-    return math.log(T) ** (d + 1)
-
-
-def rate_matern(T: float, d: int, nu: float) -> float:
-    """Order of gamma_T for the Matérn with nu > 1, without its constant: T^(d(d+1)/(2 nu + d(d+1))) log T."""
-    _check_rate(T, d)
-    if not nu > 1.0:
-        raise ValueError(f"Theorem 5 is for Matérn smoothness nu > 1, got {nu!r}.")
-    return T ** (d * (d + 1) / (2.0 * nu + d * (d + 1))) * math.log(T)
-
-
-def _check_rate(T: float, d: int) -> None:
-    check_count(1, d=d)
-    if not T >= 2:
-        raise ValueError(f"T must be >= 2, got {T!r}.")
-
-
-def _add_diagonal(K: Tensor, noise_var: float) -> Tensor:
-    check_positive(noise_var=noise_var)
-    check_tensor("K", K, floating=False)
-    if K.ndim < 2 or K.shape[-1] != K.shape[-2] or not K.is_floating_point():
-        raise ValueError(f"K must be floating point, ... x t x t, got {K.dtype} of shape {tuple(K.shape)}.")
-    return K + noise_var * torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)

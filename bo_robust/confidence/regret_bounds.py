@@ -37,10 +37,8 @@ def gp_ucb_regret_bound(widths: Tensor, information_gain: Tensor, noise_var: flo
     check_tensor("widths", widths, floating=False)
     check_tensor("information_gain", information_gain, floating=False)
     if widths.shape != information_gain.shape or widths.ndim == 0 or widths.shape[-1] == 0:
-        raise ValueError(
-            "widths and information_gain must have one shape ... x T with T >= 1, "
-            f"got {tuple(widths.shape)} and {tuple(information_gain.shape)}."
-        )
+        shapes = f"{tuple(widths.shape)} and {tuple(information_gain.shape)}"
+        raise ValueError(f"widths and information_gain must have one shape ... x T with T >= 1, got {shapes}.")
     rounds = torch.arange(1, widths.shape[-1] + 1, dtype=widths.dtype, device=widths.device)
     largest = widths.cummax(-1).values
     c1 = 8.0 / math.log1p(1.0 / noise_var)

@@ -42,8 +42,7 @@ def propose_constants(rewards: Any, arms: Any = None, *, delta: float = 0.1) -> 
 
     alpha is 1 where the variance looks finite: there is no power tail, or the interval of Hill's estimate lies above 2.
     Else it is half of (index - 1), in [0.05, 1], with an index midway between the estimate and the lower end of its
-    interval. Half, because moments just below the index cannot be estimated: for 10,000 rewards of symmetric Pareto II
-    of index 1.5 the sample mean of |y|^(1+alpha) is typically 0.46 of the true one at alpha = 0.4, and 0.80 at 0.25.
+    interval. Half, because moments just below the index cannot be estimated.
 
     v is twice an upper confidence limit of a median of means of |y|^(1+alpha). If an arm has 100 rewards, it is the
     largest limit of the arms with at least 40. Else rewards around their arm's median are pooled, so that one outlier
@@ -117,7 +116,7 @@ def _tail_index(r: np.ndarray, k: int, confidence: float) -> tuple[float, float]
 
 
 def _moment_limit(y: np.ndarray, alpha: float, labels: np.ndarray, confidence: float) -> float:
-    """v: twice the limit of a median of means of |y|^(1+alpha), the largest of the arms with at least 40 rewards."""
+    """v: SAFETY times the limit of a median of means of |y|^(1+alpha), the largest of the arms with MIN_ARM rewards."""
     order = np.random.default_rng(0).permutation(len(y))
     powers = _by_arm(np.abs(y[order]) ** (1.0 + alpha), labels[order])
     return SAFETY * max(_upper_median(group, confidence) for group in powers if len(group) >= MIN_ARM)

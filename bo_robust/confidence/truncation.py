@@ -19,29 +19,8 @@ import torch
 from torch import Tensor
 
 from bo_robust.confidence.base import known, log
-from bo_robust.utils.input_checks import (
-    check_count,
-    check_round,
-    check_settings,
-    check_tensor,
-    quoted,
-)
+from bo_robust.utils.input_checks import check_count, check_round, check_settings, check_tensor, quoted
 from bo_robust.utils.linalg import median_and_mad
-
-__all__ = [
-    "RULES",
-    "TRUNCATIONS",
-    "ATAFourierTruncation",
-    "ATANystromTruncation",
-    "NoTruncation",
-    "PublishedATATruncation",
-    "TGPTruncation",
-    "Truncation",
-    "check_rule",
-    "median_mad",
-    "mostly_beyond",
-    "truncate",
-]
 
 
 class Truncation(ABC):
@@ -192,18 +171,13 @@ def check_rule(rule: str) -> None:
 
 
 def truncate(y: Tensor, level: float | Tensor, rule: str = "zero") -> Tensor:
-    """Truncate rewards: those beyond the level become zero, or are clipped to it.
+    """Truncate rewards ``y`` of any shape beyond ``level``, b >= 0, a number or a tensor that broadcasts.
 
     - "zero" is the papers' y 1{|y| <= b}. It pulls the mean towards zero wherever it acts.
     - "clip" is sign(y) b beyond the level. It changes rewards less and suits one-sided tails.
 
     NaN stays NaN, and an infinite reward stays infinite at an infinite level, so that a failed pull is not mistaken for
-    a reward.
-
-    Args:
-        y: Rewards, any shape.
-        level: b >= 0, a number or a tensor that broadcasts against ``y``.
-        rule: "zero" or "clip"; another raises ``ValueError``.
+    a reward. Another rule raises ``ValueError``.
     """
     check_rule(rule)
     check_tensor("y", y, floating=False)

@@ -1,8 +1,8 @@
 """Many rounds of a small problem in one call of :mod:`bo_robust.ops.fused_rounds`, from tables drawn beforehand.
 
-This takes at most 128 arms in the dense layout, an algorithm that allows it
-(:attr:`bo_robust.bandits.ArmAlgorithm.fused_rounds`), a width that depends on the round or on the uniforms only,
-and rewards that are f plus a noise. It works on a CPU too, where it is slower than running round by round.
+This takes at most 128 arms in the dense layout, GP-UCB or TGP-UCB (whose rewards beyond the level become zero), a width
+that depends on the round or on the uniforms only, and rewards that are f plus a noise. It works on a CPU too, where it
+is slower than running round by round.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from bo_robust.bandits import ArmAlgorithm, State
+from bo_robust.bandits import GPUCB, TGPUCB, ArmAlgorithm, State
 from bo_robust.bandits.posteriors.arms import ArmPosterior
 from bo_robust.confidence import RandomisedWidth
 from bo_robust.experiments.problems import Problem
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 def can_fuse(algorithm: ArmAlgorithm, problem: Problem, state: State) -> bool:
     """Whether the rounds of this state can be run from tables."""
     posterior = state.posterior
-    if not algorithm.fused_rounds:
+    if not isinstance(algorithm, GPUCB) and not (isinstance(algorithm, TGPUCB) and algorithm.rule == "zero"):
         return False
-    dense = isinstance(posterior, ArmPosterior) and posterior.buffers.dense
+    dense = isinstance(posterior, ArmPosterior) and posterior.dense
     if not dense or problem.num_arms > MAX_ARMS or not isinstance(problem.rewards, Additive):
         return False
     # A width that depends on the round only answers with a number, whatever tensors it is asked with.
-    width, unknown = algorithm.width, posterior.mean.new_zeros(1)  # type: ignore[attr-defined]
+    width, unknown = algorithm.width, posterior.mean.new_zeros(1)
     return isinstance(width, RandomisedWidth) or not isinstance(width(2, unknown, unknown), Tensor)
 
 
@@ -45,7 +45,7 @@ def run_fused(algorithm: Any, problem: Problem, state: State, draws: Tensor, uni
     The number is below B if a reward is not finite: that round must be run eagerly. ``draws`` are raw reward
     variates, ``B x s x k``, ``uniforms`` are ``B x s``, and the traces are filled from ``traces.rounds`` on.
     """
-    K, buffers, f = len(draws), state.posterior.buffers, problem.f
+    K, buffers, f = len(draws), state.posterior, problem.f
     noise = draws[:, :, 0]  # additive rewards take one number
     bad = ~noise.isfinite().all(1)
     if bool(bad.any()):  # run what comes before it

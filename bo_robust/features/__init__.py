@@ -5,10 +5,5 @@ from bo_robust.features.fourier import FourierFeatures, fewest_nodes, hermite_fr
 from bo_robust.features.matern_fourier import MaternFourierFeatures
 
 __all__ = [
-    "Features",
-    "FourierFeatures",
-    "MaternFourierFeatures",
-    "fewest_nodes",
-    "fourier_features",
-    "hermite_frequencies",
-]
+    "Features", "FourierFeatures", "MaternFourierFeatures", "fewest_nodes", "fourier_features", "hermite_frequencies",
+]  # fmt: skip

@@ -11,16 +11,11 @@ from torch import Tensor
 from bo_robust.utils.covariance import Covariance
 from bo_robust.utils.input_checks import check_count, check_tensor, quoted
 
-MAX_FREQUENCIES = 65_536
-"""Largest grid of frequencies, nodes ** dim."""
+MAX_FREQUENCIES = 65_536  # of a grid, nodes ** dim
 
 
 def fourier_features(
-    X: Tensor,
-    frequencies: Tensor,
-    weights: Tensor,
-    lengthscale: float | tuple[float, ...] | Tensor,
-    outputscale: float | Tensor = 1.0,
+    X: Tensor, frequencies: Tensor, weights: Tensor, lengthscale: float | Tensor, outputscale: float | Tensor = 1.0
 ) -> Tensor:
     """phi(x), ``... x n x 2f``: sqrt(weight * outputscale) times cosines, then sines, of omega . (x / lengthscale).
 
@@ -30,11 +25,9 @@ def fourier_features(
         X: ``... x n x d`` points.
         frequencies: omega, ``f x d``, of the dtype and on the device of X.
         weights: ``f``, >= 0, of the dtype and on the device of X.
-        lengthscale: A number, one per dimension, or a tensor: ``d`` or ``... x 1 x d``.
+        lengthscale: A number, or a tensor: ``d`` or ``... x 1 x d``.
         outputscale: k(x, x): a number, or a tensor without dimensions or ``... x 1 x 1``.
     """
-    if isinstance(lengthscale, tuple):
-        lengthscale = X.new_tensor(lengthscale)
     angles = (X / lengthscale) @ frequencies.mT
     amplitudes = weights.sqrt() * outputscale**0.5
     return torch.cat([amplitudes * angles.cos(), amplitudes * angles.sin()], dim=-1)
@@ -59,16 +52,13 @@ class BoxFeatures(ABC):
     nodes: int
     bounds: tuple[tuple[float, float], ...]
     outputscale: float = 1.0
-    half: bool = False
 
     def __post_init__(self) -> None:
         for field in ("lengthscale", "bounds"):  # lists, as JSON gives them back, become tuples
             object.__setattr__(self, field, _as_tuple(getattr(self, field)))
         if not isinstance(self.bounds, tuple) or not self.bounds or not all(map(_is_interval, self.bounds)):
-            raise ValueError(
-                "bounds must hold one (lower, upper) per dimension, finite and lower < upper, "
-                f"got {quoted(self.bounds)}."
-            )
+            must = "bounds must hold one (lower, upper) per dimension, finite and lower < upper"
+            raise ValueError(f"{must}, got {quoted(self.bounds)}.")
         if isinstance(self.lengthscale, tuple) and len(self.lengthscale) != self.dim:
             raise ValueError(f"{len(self.lengthscale)} lengthscales for bounds of {self.dim} dimensions.")
         _ = self.covariance  # checks its hyperparameters
@@ -95,13 +85,13 @@ class BoxFeatures(ABC):
 
     @property
     def num_frequencies(self) -> int:
-        """nodes ** dim, halved or not: the m of the paper's truncation level and width."""
+        """nodes ** dim, the m of the paper's truncation level and width."""
         return self.nodes**self.dim
 
     @property
     def num_features(self) -> int:
-        """Length p of phi(x): a cosine and a sine for every frequency kept."""
-        return 2 * ((self.num_frequencies + 1) // 2 if self.half else self.num_frequencies)
+        """Length p of phi(x): a cosine and a sine for every frequency."""
+        return 2 * self.num_frequencies
 
     @property
     def relative_lengthscales(self) -> tuple[float, ...]:

@@ -24,12 +24,7 @@ from bo_robust.utils.input_checks import check_count
 
 
 def hermite_frequencies(
-    nodes: int,
-    dim: int,
-    *,
-    half: bool = False,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | None = None,
+    nodes: int, dim: int, *, half: bool = False, dtype: torch.dtype = torch.float64, device: torch.device | None = None
 ) -> tuple[Tensor, Tensor]:
     """The Cartesian Gauss-Hermite grid: frequencies and weights of exp(-||x - x'||^2 / 2), lengthscale 1.
 
@@ -37,8 +32,7 @@ def hermite_frequencies(
         nodes: m, the nodes per dimension, >= 1.
         dim: d, the input dimension, >= 1.
         half: Keep one of each pair +-omega with twice the weight, and the zero frequency (``nodes`` odd) with its own:
-            the same covariance from half the frequencies. The pairs are those of the whole grid; halving every
-            dimension by itself would lose (+, -) and be wrong for d >= 2.
+            the same covariance from half the frequencies.
         dtype: Floating point type of the result; computed in float64.
         device: Device of the result.
 
@@ -62,19 +56,15 @@ def hermite_frequencies(
 class FourierFeatures(BoxFeatures):
     """Quadrature Fourier features of :class:`~bo_robust.utils.covariance.SquaredExponential` on a box.
 
-    On [0, 1]^d with ``half=False`` these are exactly eq. (1) of Ray Chowdhury & Gopalan 2019. The error falls
-    exponentially once nodes > (side / lengthscale)^2. That is enough, and plenty for short lengthscales;
-    :func:`fewest_nodes` finds the number needed. The norm of every phi(x) is sqrt(outputscale) to rounding.
-
-    ``half`` changes no inner product phi(x) . phi(x'), hence no posterior of ridge regression on the features. But
-    ATA-GP-UCB truncates along directions of feature space, and those change. The paper uses the full grid.
+    On [0, 1]^d these are exactly eq. (1) of Ray Chowdhury & Gopalan 2019. The error falls exponentially once
+    nodes > (side / lengthscale)^2. That is enough, and plenty for short lengthscales; :func:`fewest_nodes` finds the
+    number needed. The norm of every phi(x) is sqrt(outputscale) to rounding.
 
     Args:
         lengthscale: One number > 0, or one per dimension, in the units of X.
         nodes: Quadrature nodes per dimension, >= 1.
         bounds: (lower, upper) of every dimension of the box that holds all points.
         outputscale: k(x, x), > 0.
-        half: Keep one of each pair +-omega: nodes ** dim features for 2 nodes ** dim (one more if nodes is odd).
 
     Raises:
         ValueError: if an argument is out of range, the number of lengthscales is not that of bounds, or nodes ** dim
@@ -86,10 +76,9 @@ class FourierFeatures(BoxFeatures):
         return SquaredExponential(self.lengthscale, self.outputscale)
 
     def frequencies(self, *, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-        frequencies, weights = hermite_frequencies(self.nodes, self.dim, half=self.half)
-        return (frequencies / torch.tensor(self.lengthscale, dtype=torch.float64)).to(device, dtype), weights.to(
-            device, dtype
-        )
+        frequencies, weights = hermite_frequencies(self.nodes, self.dim)
+        frequencies = frequencies / torch.tensor(self.lengthscale, dtype=torch.float64)
+        return frequencies.to(device, dtype), weights.to(device, dtype)
 
     def sup_error(self, grid: int = 201) -> float:
         """Largest |k(x, x') - phi(x) . phi(x')| over all grid ** dim differences x - x', by measurement.
@@ -107,8 +96,7 @@ def fewest_nodes(lengthscale: float | tuple[float, ...], bounds: tuple[tuple[flo
     ``lengthscale`` and ``bounds`` are those of :class:`FourierFeatures`; ``error`` is relative to k(x, x) and in
     [1e-12, 1).
 
-    A rule of thumb without this search is nodes > (side / lengthscale)^2. Measured, an error of 1e-2 takes 6, 16, 42
-    and 132 nodes at side / lengthscale = 2, 5, 10 and 20, and 1e-6 takes 10, 24, 56 and 157.
+    At side / lengthscale = 2, 5, 10 and 20, an error of 1e-2 takes 6, 16, 42 and 132 nodes, 1e-6 10, 24, 56 and 157.
 
     Raises:
         ValueError: if an argument is out of range or it would take more than ``MAX_FREQUENCIES`` frequencies.

@@ -1,9 +1,8 @@
 """Sampling of dictionaries by ridge leverage scores: each observed point is kept with p = min(1, q sigma^2).
 
-Points of large posterior variance are the ones the others do not explain. Ray Chowdhury & Gopalan 2019
-(section 5.1 b and Theorem 4) and Calandriello et al. 2019 (BKB) redraw the dictionary with the variances of the model
-before. In the papers a point observed c times is c copies, drawn independently. A dictionary of copies equals one of
-the distinct points, so only the counts are needed.
+Ray Chowdhury & Gopalan 2019 (section 5.1 b and Theorem 4) and Calandriello et al. 2019 (BKB) redraw the dictionary with
+the variances of the model before. In the papers a point observed c times is c copies, drawn independently. A dictionary
+of copies equals one of the distinct points, so only the counts are needed.
 """
 
 import math
@@ -11,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from bo_robust.utils.input_checks import check_accuracy, check_count, check_delta, check_positive
+from bo_robust.utils.input_checks import check_accuracy, check_count, check_delta
 from bo_robust.utils.linalg import row_argmax
 
 
@@ -28,26 +27,13 @@ def theory_oversampling(horizon: int, delta: float, epsilon: float) -> float:
     return 6.0 * (1.0 + epsilon) / (1.0 - epsilon) * math.log(4.0 * horizon / delta) / epsilon**2
 
 
-def keep_probability(variance: Tensor, oversampling: float, counts: Tensor | None = None) -> Tensor:
-    """Probability that a point enters the dictionary: p = min(1, q sigma^2), and 1 - (1 - p)^c for c copies.
+def keep_probability(variance: Tensor, oversampling: float, counts: Tensor) -> Tensor:
+    """Probability that a point of c copies (``counts``) enters the dictionary: 1 - (1 - p)^c, p = min(1, q sigma^2).
 
-    Args:
-        variance: Posterior variance of the points, any shape, >= 0, in the scale of the caller's paper: sigma^2 for
-            ATA-GP-UCB, sigma^2 / noise_var for BKB (the two agree at noise_var = 1).
-        oversampling: The papers' q > 0, see :func:`theory_oversampling`.
-        counts: How often each point was observed, whole numbers >= 0 that broadcast to ``variance``; once each by
-            default.
-
-    Returns:
-        Probabilities in the shape and dtype of ``variance``; exactly 0 where the count is 0. NaN stays NaN.
-
-    Raises:
-        ValueError: if ``oversampling`` is not a finite number > 0.
+    ``variance`` is >= 0, in the scale of the caller's paper: sigma^2 for ATA-GP-UCB, sigma^2 / noise_var for BKB (the
+    two agree at noise_var = 1). ``counts`` broadcast to it. Exactly 0 where the count is 0; NaN stays NaN.
     """
-    check_positive(oversampling=oversampling)
     p = (oversampling * variance).clamp(0.0, 1.0)
-    if counts is None:
-        return p
     # log1p and expm1 keep c p where p is below the spacing of numbers near 1.
     at_least_one = -torch.expm1(counts.to(p.dtype) * torch.log1p(-p))
     return torch.where(counts == 0, 0.0, at_least_one)
@@ -64,15 +50,9 @@ def entry_oversampling(variance: Tensor, uniform: Tensor, counts: Tensor) -> Ten
 def draw_dictionary(probability: Tensor, uniform: Tensor) -> Tensor:
     """Draw which arms enter each trial's dictionary, independently with their ``probability``; all ``s x n``.
 
-    ``uniform`` has draws from [0, 1), of one stream per trial. A trial that would keep nothing keeps its arm of largest
-    probability. This departs from the papers only where their embedding would not be defined. Trials whose
-    probabilities are all 0 (or NaN) stay empty. Raises ``ValueError`` if the arguments are not matrices of one shape.
+    A trial that would keep nothing keeps its arm of largest probability: this departs from the papers only where their
+    embedding would not be defined. Trials whose probabilities are all 0 (or NaN) stay empty.
     """
-    if probability.ndim != 2 or probability.shape != uniform.shape:
-        raise ValueError(
-            "probability and uniform must both be s x n, "
-            f"got shapes {tuple(probability.shape)} and {tuple(uniform.shape)}."
-        )
     keep = uniform < probability
     probability = torch.nan_to_num(probability, nan=0.0)
     best = row_argmax(probability).unsqueeze(-1)
@@ -98,8 +78,6 @@ def padded(keep: Tensor) -> tuple[Tensor, Tensor]:
         Indices in ascending order, ``s x M`` long with 0 as padding, and which of them are no padding, ``s x M`` bool.
         M is the size of the largest dictionary, at least 1.
     """
-    if keep.ndim != 2 or keep.dtype != torch.bool:
-        raise ValueError(f"keep must be s x n bool, got {keep.dtype} of shape {tuple(keep.shape)}.")
     s, n = keep.shape
     if s == 1:
         arms = keep[0].nonzero().mT

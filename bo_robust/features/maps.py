@@ -58,16 +58,12 @@ class FourierMap:
         base, _ = _rbf(covar_module)
         d = X.shape[-1]
         if base.lengthscale.shape[-1] not in (1, d):
-            raise ValueError(
-                f"{base.lengthscale.shape[-1]} lengthscales for points of {d} dimensions; set ard_num_dims."
-            )
+            given = base.lengthscale.shape[-1]
+            raise ValueError(f"{given} lengthscales for points of {d} dimensions; set ard_num_dims.")
         default = torch.tensor([[0.0], [1.0]]).expand(2, d)
         bounds = _tensor(default if self.bounds is None else self.bounds, X, f"bounds must be 2 x {d} numbers")
         if bounds.shape != (2, d) or not bool((bounds[0] < bounds[1]).all() & bounds.isfinite().all()):
-            raise ValueError(
-                f"bounds must be 2 x {d}, the lower and the upper corner of the box, finite and lower < upper, "
-                f"got {bounds.tolist()}."
-            )
+            raise ValueError(f"bounds must be 2 x {d}, finite and lower < upper, got {bounds.tolist()}.")
         return _Fourier(self.nodes, bounds.clone(), half)
 
 
@@ -120,8 +116,7 @@ FEATURE_MAPS: dict[str, Callable[..., FourierMap | NystromMap]] = {"fourier": Fo
 class FeatureModule(torch.nn.Module, ABC):
     """phi(x) for one input dimension, dtype and device; buffers move with the model."""
 
-    has_residual: bool
-    """Whether k(x, x) exceeds phi(x)^T phi(x), so that the DTC variance adds the difference."""
+    has_residual: bool  # Whether k(x, x) exceeds phi(x)^T phi(x), so that the DTC variance adds the difference
 
     def __init__(self, dim: int) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ acts feature by feature, tells roots apart; :func:`symmetric_axes` turns the Cho
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -20,9 +20,6 @@ from scipy.linalg import get_lapack_funcs, solve_triangular
 from torch import Tensor
 
 from bo_robust.utils.covariance import Covariance
-from bo_robust.utils.input_checks import check_finite, quoted
-
-Count = TypeVar("Count", float, Tensor)
 
 
 @dataclass(frozen=True)
@@ -58,28 +55,18 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
 
     The matrix is first scaled to unit diagonal, so that every point counts by its own variance. A dictionary is
     factorised as it stands if every point keeps more than eps^(2/3) of its variance (3.7e-11 in float64) given all
-    others; the diagonal of the inverse shows it. Others have near duplicates, or more points than the numerical rank.
-    There points are chosen by largest remaining variance until none has more than ``tol`` left: a diagonally pivoted
-    Cholesky.
+    others. From the rest, with near duplicates or more points than the numerical rank, points are chosen by largest
+    remaining variance until none has more than ``tol`` left: a diagonally pivoted Cholesky.
 
-    A pivot p is known to about eps, so what its point explains elsewhere is known to the share eps / p. Had the point
-    been dropped, all of that would be missing; so every pivot above the rounding error is kept: ``tol`` is M eps, as in
-    LAPACK's pstrf, twice its bound. Half of ``tol`` goes to the diagonal of a dictionary that is chosen from. Without
-    it, rounding of the last pivots would now and then explain more than there is (variances up to 300 times too small
-    where pairs of points nearly coincide and noise_var = 1e-6).
+    What the point of a pivot p explains elsewhere is known to the share eps / p, and without it all of that would be
+    missing: so every pivot above the rounding error is kept, ``tol`` is M eps as in LAPACK's pstrf. Half of ``tol``
+    goes to the diagonal of a dictionary that is chosen from, as rounding of the last pivots would now and then explain
+    more than there is (variances up to 300 times too small where points nearly coincide and noise_var = 1e-6).
 
     Accuracy: for points i, j of the dictionary |phi_i^T phi_j - K_ij| <= tol sqrt(K_ii K_jj) plus rounding. Elsewhere
-    phi phi^T stays below k. Measured in float64, squared exponential with lengthscale 0.2, 100 even points of [0, 1]
-    (in brackets the worst of 20 draws of 100 random points), K and phi phi^T on 401 points of [-0.3, 1.3]:
-
-    ============ ============ ========================== ====================================
-    tol          points kept  max |phi phi^T - K| on D   smallest eigenvalue of K - phi phi^T
-    ============ ============ ========================== ====================================
-    1e-8         15           2e-9 (9e-9)                -3e-15 (-3e-15)
-    3.7e-11      17           2e-11 (3e-11)              -3e-15 (-3e-15)
-    1e-13        21           2e-14 (1e-13)              -3e-15 (-5e-15)
-    M eps        22           2e-14 (2e-14)              -3e-15 (-5e-15)
-    ============ ============ ========================== ====================================
+    phi phi^T stays below k. Measured in float64, squared exponential with lengthscale 0.2, 20 draws of 100 points of
+    [0, 1]: M eps keeps 22 points and errs by at most 2e-14 on D, 1e-8 keeps 15 and errs by 9e-9; no eigenvalue of
+    K - phi phi^T on 401 points of [-0.3, 1.3] is below -5e-15.
 
     The host waits for the device once, and twice where some dictionary needs pivoting.
 
@@ -94,10 +81,11 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
         The root, with r the largest rank of the batch (at least 1).
 
     Raises:
-        ValueError: if a dictionary is empty, or ``K_D``, ``mask`` or ``tol`` is not as described.
+        ValueError: if a dictionary is empty or ``K_D`` is not finite.
     """
-    K, mask = _checked(K_D, mask, tol)
     batch_shape, M = K_D.shape[:-2], K_D.shape[-1]
+    K = K_D.reshape(-1, M, M)
+    mask = torch.ones_like(K[..., 0], dtype=torch.bool) if mask is None else mask.reshape(-1, M)
 
     variance = K.diagonal(dim1=-2, dim2=-1)
     present = mask & (variance > 0)
@@ -120,18 +108,14 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
     flags = torch.stack([(~mask.any(-1)).sum(), broken.sum(), dependent.sum(), rank.max()])
     num_empty, num_broken, num_dependent, r = flags.tolist()
     if num_empty:
-        raise ValueError(
-            f"{num_empty} of {mask.shape[0]} dictionaries are empty; put at least one point into each "
-            "(draw_dictionary keeps one)."
-        )
+        raise ValueError(f"{num_empty} of {mask.shape[0]} dictionaries are empty; put at least one point into each.")
     if num_broken:
         raise ValueError(f"K_D has {num_broken} NaN or infinite entries inside the mask; remove those points first.")
 
     if num_dependent:
         members = dependent.nonzero().squeeze(-1)
-        pivots, inverses, rank[members] = pivoted_cholesky(
-            C[members], absent[members], spanned[members], 0.5 * rounding[members]
-        )
+        of = (C[members], absent[members], spanned[members], 0.5 * rounding[members])
+        pivots, inverses, rank[members] = pivoted_cholesky(*of)
         steps = pivots.shape[-1]
         inverse[members, :steps, :steps] = inverses
         order[members, :steps] = order[members].gather(-1, pivots)
@@ -151,15 +135,14 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
 def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:
     """Q with (K_D^(1/2))^+ k_D(x) = Q f(x), where f are the Cholesky features of :func:`dictionary_root`.
 
-    Let F_D hold f of the points of the dictionary and F_D = U S W^T be its thin SVD. Then K_D = F_D F_D^T = U S^2 U^T
-    and k_D(x) = F_D f(x), hence (K_D^(1/2))^+ k_D(x) = U S^-1 U^T U S W^T f(x) = U W^T f(x): Q = U W^T = F_D
-    (F_D^T F_D)^(-1/2), the polar factor of F_D. Its columns are orthonormal, so phi^T phi' and every posterior quantity
-    stay what they were; only the directions in which ATA truncates turn. With A = sum_t f(x_t) f(x_t)^T the paper's
-    ``V^(-1/2) Phi^T`` is Q (A + noise_var I)^(-1/2) F^T, symmetric roots.
+    Let F_D hold f of the points of the dictionary and F_D = U S W^T be its thin SVD. Then K_D = F_D F_D^T and
+    k_D(x) = F_D f(x), hence (K_D^(1/2))^+ k_D(x) = U S^-1 U^T U S W^T f(x): Q = U W^T, the polar factor of F_D. Its
+    columns are orthonormal, so every posterior quantity stays what it was; only the directions in which ATA truncates
+    turn. With A = sum_t f(x_t) f(x_t)^T the paper's ``V^(-1/2) Phi^T`` is Q (A + noise_var I)^(-1/2) F^T.
 
-    W comes from ``eigh`` of F_D^T F_D (r x r). The columns of F_D W are then normalised by their own length and
-    orthonormalised by Newton-Schulz steps, so that Q^T Q = I to rounding although F_D^T F_D squares the condition
-    number (checked for point variances up to a factor of 1e4 apart; at 1e6, axes of tiny variance are off by 1e-3).
+    W comes from ``eigh`` of F_D^T F_D (r x r). The columns of F_D W are then normalised and orthonormalised by
+    Newton-Schulz steps, so that Q^T Q = I to rounding although F_D^T F_D squares the condition number (for point
+    variances up to a factor of 1e4 apart; at 1e6, axes of tiny variance are off by 1e-3).
 
     ``F_D`` (``... x M x r``) comes from :meth:`DictionaryRoot.features`. ``mask`` says which points each dictionary has
     (``... x M`` bool, all by default); other rows of ``F_D`` are not read. Q is ``... x M x r``; its rows for padding
@@ -177,7 +160,7 @@ def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:
     axes = F_D @ W
     axes = axes / torch.linalg.vector_norm(axes, dim=-2, keepdim=True)
     axes = torch.where((eigenvalues > -0.5 * trace).unsqueeze(-2), axes, 0.0)
-    for _ in range(_POLISH_STEPS):
+    for _ in range(2):  # |Q^T Q - I| = e becomes 3/4 e^2; e is at most 1e-6 before the first where variances are alike
         axes = 1.5 * axes - 0.5 * axes @ (axes.mT @ axes)
     return torch.where(used.unsqueeze(-2), axes @ W.mT, 0.0)
 
@@ -203,15 +186,7 @@ def nystrom_weights(
         root: "cholesky", with as many features as points are independent; or "symmetric", the papers' (K_D^(1/2))^+
             k_D(x) with M features in the order of ``points``.
         tol: As in :func:`dictionary_root`.
-
-    Raises:
-        ValueError: if ``root`` is another word, or the points are not finite, not ``M x d`` or none.
     """
-    if root not in ("cholesky", "symmetric"):
-        raise ValueError(f"root must be 'cholesky' or 'symmetric', got {quoted(root)}.")
-    if points.ndim != 2:
-        raise ValueError(f"points must be M x d, got shape {tuple(points.shape)}.")
-    check_finite("points", points)
     K_D = covariance(points, points)
     factor = dictionary_root(K_D, tol=tol)
     weights = factor.inverse
@@ -220,34 +195,9 @@ def nystrom_weights(
     return NystromWeights(points[factor.order], weights)
 
 
-_POLISH_STEPS = 2  # |Q^T Q - I| = e becomes 3/4 e^2; e was at most 1e-6 before the first step where variances are alike
-
-
-def _checked(K_D: Tensor, mask: Tensor | None, tol: float | None) -> tuple[Tensor, Tensor]:
-    """Matrix and mask of :func:`dictionary_root`, checked, with one batch axis (``b x M x M`` and ``b x M``)."""
-    if K_D.ndim < 2 or K_D.shape[-1] != K_D.shape[-2]:
-        raise ValueError(f"K_D must be ... x M x M, got shape {tuple(K_D.shape)}.")
-    if not K_D.is_floating_point():
-        raise ValueError(f"K_D must be floating point, got {K_D.dtype}; convert it with .double().")
-    if K_D.numel() == 0:
-        raise ValueError(f"K_D of shape {tuple(K_D.shape)} has no points; put at least one into each dictionary.")
-    if mask is None:
-        mask = torch.ones(K_D.shape[:-1], dtype=torch.bool, device=K_D.device)
-    if mask.shape != K_D.shape[:-1] or mask.dtype != torch.bool:
-        raise ValueError(
-            f"mask must be bool of shape {tuple(K_D.shape[:-1])} (K_D without its last axis), "
-            f"got {mask.dtype} of shape {tuple(mask.shape)}."
-        )
-    eps = torch.finfo(K_D.dtype).eps
-    if tol is not None and not eps <= tol < 1.0:
-        raise ValueError(f"tol must be in [{eps:.2g}, 1) for {K_D.dtype}, got {tol!r}.")
-    M = K_D.shape[-1]
-    return K_D.reshape(-1, M, M), mask.reshape(-1, M)
-
-
-def rounding_share(count: Count, dtype: torch.dtype) -> Count:
+def rounding_share(count: Tensor, dtype: torch.dtype) -> Tensor:
     """M eps: what rounding may leave, as a share of its variance, to one of M (``count``) points the others span."""
-    return (count.to(dtype) if isinstance(count, Tensor) else count) * torch.finfo(dtype).eps
+    return count.to(dtype) * torch.finfo(dtype).eps
 
 
 def pivoted_cholesky(C: Tensor, absent: Tensor, tol: Tensor, jitter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -255,12 +205,9 @@ def pivoted_cholesky(C: Tensor, absent: Tensor, tol: Tensor, jitter: Tensor) -> 
 
     ``C`` has correlation matrices (``b x M x M``, at least one point in some member) and ``absent`` marks padding
     (``b x M``). A member stops at variance ``tol`` (``b``); ``jitter`` (``b``) is added to its diagonal. LAPACK does it
-    on the host: a device would wait for every point, and the triangular solves of cuBLAS, by inverted blocks, lose half
-    of the digits where pivots are as small as rounding (seen on an H100).
-
-    Returns:
-        Positions chosen, ``b x r``; L^-1 with L L^T = C[pivots, pivots] + jitter I, ``b x r x r`` (the identity beyond
-        a member's rank); ranks, ``b``.
+    on the host: a device would wait for every point, and cuBLAS loses half of the digits at pivots near rounding.
+    Returns the positions chosen, ``b x r``; L^-1 with L L^T = C[pivots, pivots] + jitter I, ``b x r x r`` (the identity
+    beyond a member's rank); ranks, ``b``.
     """
     (pstrf,) = get_lapack_funcs(("pstrf",), dtype=str(C.dtype).removeprefix("torch."))
     chosen, factors = [], []

@@ -19,8 +19,6 @@ from torch import Tensor
 
 from bo_robust.utils.linalg import on_cuda
 
-__all__ = ["MIN_TRITON", "naive_ops", "ops_forced_naive", "triton_is_available", "use_fused"]
-
 MIN_TRITON = (3, 6)
 
 _naive: ContextVar[bool] = ContextVar("bo_robust_naive_ops", default=False)

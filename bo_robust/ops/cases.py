@@ -65,15 +65,9 @@ def _fused_rounds(path: ModuleType, like: Tensor, n: int) -> tuple[Tensor, ...]:
     X = _numbers(like, n, 2)
     covariance = SquaredExponential(1.0)(X, X).expand(s, n, n)
     noise = _numbers(like, rounds, s)
-    run = path.fused_rounds(
-        covariance,
-        0.5 * _numbers(like, s, n),  # no two bounds alike
-        _numbers(like, s, n),
-        like.new_ones(s),
-        noise,
-        torch.full_like(noise, 2.0),
-        like.new_full((rounds,), 1.5),
-    )
+    f = _numbers(like, s, n)
+    widths, levels = torch.full_like(noise, 2.0), like.new_full((rounds,), 1.5)
+    run = path.fused_rounds(covariance, 0.5 * f, f, like.new_ones(s), noise, widths, levels)  # no two bounds alike
     return tuple(getattr(run, name) for name in run.__dataclass_fields__)
 
 

@@ -4,8 +4,8 @@ Triton compiles for the device it meets, so that a fused path may fail there and
 therefore compared with the naive one on random cases (:mod:`bo_robust.ops.cases`), once per process, device and dtype.
 On a difference, a compile error or a failed launch the op runs in PyTorch, with one warning.
 
-A kernel that reads or writes outside its memory ends CUDA for the whole process, PyTorch included. The warning
-then names the op, and ``BO_ROBUST_OPS=naive`` is the way around it.
+A kernel that reads or writes outside its memory ends CUDA for the whole process. The warning then names the op, and
+``BO_ROBUST_OPS=naive`` is the way around it.
 """
 
 import warnings
@@ -26,13 +26,9 @@ _found: dict[tuple[str, torch.device, torch.dtype], str | None] = {}
 
 
 def dispatch(op: str, x: Tensor, fused: Callable[[Any], Result], naive: Callable[[], Result]) -> Result:
-    """Run an op on the path of its tensor ``x``.
+    """Run the op of a folder on the path that ``x`` decides by its device and dtype.
 
-    Args:
-        op: Name of the op, that of its folder.
-        x: Decides by device and dtype.
-        fused: Call of the fused path, given its module. It leaves nothing half done if it raises.
-        naive: Call of the naive path.
+    ``fused`` calls the fused path, given its module, which leaves nothing half done if it raises.
     """
     if not use_fused(x):
         return naive()
@@ -53,10 +49,8 @@ def check(op: str, device: torch.device, dtype: torch.dtype) -> str | None:
     """Why the fused path of an op is not used on a device, in a few words; None if it is. A failure warns once."""
     key = op, device, dtype
     if key not in _found:
-        why = _difference(*key)
-        if why is None:
-            _found[key] = None
-        else:
+        _found[key] = why = _difference(*key)
+        if why is not None:
             _fail(key, why)
     return _found[key]
 

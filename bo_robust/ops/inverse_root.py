@@ -1,7 +1,7 @@
 """The symmetric V^{-1/2} of many matrices V that change a little every round, by rank-one terms.
 
-:func:`eigen_root` takes an eigendecomposition. On a CPU :func:`correct_` follows V between two of them, by a few small
-products. On CUDA :func:`newton_schulz` computes the root anew and reads nothing back to the host.
+On a CPU :func:`correct_` follows V between two eigendecompositions, by a few small products. On CUDA
+:func:`newton_schulz` computes the root anew and reads nothing back to the host.
 
 X = V^{-1/2} is the symmetric positive definite solution of X V X = I. Let V = E diag(d) E^T. A change dX changes X V X
 by dX V^{1/2} + V^{1/2} dX. In the basis E this multiplies entry (i, j) of dX by sqrt(d_i) + sqrt(d_j). Newton's method
@@ -20,23 +20,12 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["TOLERANCE", "correct_", "eigen_root", "newton_schulz"]
-
-# Largest entry of I - X V X before the last correction. This correction shrinks the error further, by a factor well
-# below one if the iteration stops in time.
-TOLERANCE = 1e-6
+TOLERANCE = 1e-6  # Largest entry of I - X V X before the last correction, which shrinks the error further
 MAX_STEPS = 3
 
 
-def eigen_root(V: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvectors E (columns, ``... x k x k``) and eigenvalues d (``... x k``): V^{-1/2} = E diag(d^{-1/2}) E^T."""
-    values, vectors = torch.linalg.eigh(V)
-    return vectors, values
-
-
 def newton_schulz(V: Tensor, smallest: float, largest: float) -> Tensor:
-    """V^{-1/2} of symmetric V (``s x k x k``) whose eigenvalues lie between ``smallest`` > 0 and ``largest``.
-
+    """V^{-1/2} of symmetric V (``s x k x k``) whose eigenvalues lie between ``smallest`` > 0 and ``largest``,
     ``ValueError`` if these are no such bounds.
 
     With a Cholesky factor V = L L^T and the polar decomposition L = V^{1/2} U it is U L^{-1}. From U = L, the iteration

@@ -13,15 +13,6 @@ from torch import Tensor
 from bo_robust.utils.input_checks import check_finite, check_positive, is_number, quoted
 from bo_robust.utils.linalg import on_cuda
 
-__all__ = [
-    "CallbackCovariance",
-    "Covariance",
-    "GPyTorchCovariance",
-    "Matern",
-    "SquaredExponential",
-    "distances_by_differences",
-]
-
 
 class Covariance(Protocol):
     """What everything that needs k takes."""
@@ -63,8 +54,26 @@ def distances_by_differences(X1: Tensor, X2: Tensor) -> Tensor:
     return squares.sqrt_()
 
 
+class _Stationary:
+    lengthscale: float | tuple[float, ...]
+    outputscale: float
+
+    def __post_init__(self) -> None:
+        ell = self.lengthscale
+        if not (len(ell) > 0 if isinstance(ell, tuple) else isinstance(ell, Real)):
+            must = "lengthscale must be a positive number or a tuple of one per dimension"
+            raise ValueError(f"{must}, got {quoted(ell)}.")
+        for value in ell if isinstance(ell, tuple) else (ell,):
+            check_positive(lengthscale=value)
+        check_positive(outputscale=self.outputscale)
+
+    def diagonal(self, X: Tensor) -> Tensor:
+        """k(x, x) of every point."""
+        return X.new_full((X.shape[0],), self.outputscale)
+
+
 @dataclass(frozen=True)
-class SquaredExponential:
+class SquaredExponential(_Stationary):
     """k(x, x') = outputscale * exp(-||x - x'||^2 / (2 lengthscale^2)).
 
     Args:
@@ -75,13 +84,6 @@ class SquaredExponential:
     lengthscale: float | tuple[float, ...]
     outputscale: float = 1.0
 
-    def __post_init__(self) -> None:
-        _check(self.lengthscale, self.outputscale)
-
-    def diagonal(self, X: Tensor) -> Tensor:
-        """k(x, x) of every point."""
-        return X.new_full((X.shape[0],), self.outputscale)
-
     def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
         """The matrix of k(x, x')."""
         out = _distance(X1, X2, self.lengthscale).square_().mul_(-0.5).exp_()
@@ -89,7 +91,7 @@ class SquaredExponential:
 
 
 @dataclass(frozen=True)
-class Matern:
+class Matern(_Stationary):
     """Matérn covariance with smoothness nu in {0.5, 1.5, 2.5}.
 
     With c = sqrt(2 nu) ||x - x'|| / lengthscale, k is outputscale times exp(-c), (1 + c) exp(-c) or
@@ -103,11 +105,7 @@ class Matern:
     def __post_init__(self) -> None:
         if not is_number(self.nu) or self.nu not in (0.5, 1.5, 2.5):
             raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {quoted(self.nu)}; use a GPyTorch kernel for others.")
-        _check(self.lengthscale, self.outputscale)
-
-    def diagonal(self, X: Tensor) -> Tensor:
-        """k(x, x) of every point."""
-        return X.new_full((X.shape[0],), self.outputscale)
+        super().__post_init__()
 
     def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
         """The matrix of k(x, x')."""
@@ -169,9 +167,7 @@ class CallbackCovariance:
             return torch.stack([self(a, b) for a, b in zip(first, second, strict=True)]).unflatten(0, batch)
         K, want = self.matrix(X1[:, 0], X2[:, 0]), (X1.shape[0], X2.shape[0])
         if K.shape != want:
-            raise ValueError(
-                f"the kernel callback must return {want[0]} x {want[1]} for so many arms, got {tuple(K.shape)}."
-            )
+            raise ValueError(f"the kernel callback must return {want[0]} x {want[1]} numbers, got {tuple(K.shape)}.")
         if (K.dtype, K.device) != (self.prior.dtype, self.prior.device):
             raise ValueError(
                 f"the kernel callback returned {K.dtype} on {K.device}, its diagonal is {self.prior.dtype} on "
@@ -179,14 +175,3 @@ class CallbackCovariance:
             )
         check_finite("the matrix of the kernel callback", K)
         return K
-
-
-def _check(lengthscale: float | tuple[float, ...], outputscale: float) -> None:
-    known = len(lengthscale) > 0 if isinstance(lengthscale, tuple) else isinstance(lengthscale, Real)
-    if not known:
-        raise ValueError(
-            f"lengthscale must be a positive number or a tuple of one per dimension, got {quoted(lengthscale)}."
-        )
-    for value in lengthscale if isinstance(lengthscale, tuple) else (lengthscale,):
-        check_positive(lengthscale=value)
-    check_positive(outputscale=outputscale)

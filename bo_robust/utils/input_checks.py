@@ -45,9 +45,8 @@ def check_tensor(name: str, x: Any, floating: bool = True) -> None:
     """
     if not isinstance(x, Tensor):
         through = "(x.to_numpy())" if hasattr(x, "to_numpy") else ""  # PyTorch takes no table of pandas
-        raise TypeError(
-            f"{name} must be a torch tensor, got {type(x).__name__}; convert it with torch.as_tensor{through}."
-        )
+        kind = type(x).__name__
+        raise TypeError(f"{name} must be a torch tensor, got {kind}; convert it with torch.as_tensor{through}.")
     if floating and x.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"{name} must be floating point, float32 or float64, got {x.dtype}; convert with .double().")
 
@@ -74,10 +73,7 @@ def check_delta(delta: float) -> None:
 def check_tail_index(alpha: float) -> None:
     """Raise ``ValueError`` unless alpha, of the moment bound E|y|^(1+alpha) <= v, is in (0, 1]."""
     if not (is_number(alpha) and 0.0 < alpha <= 1.0):
-        raise ValueError(
-            "alpha must be in (0, 1] (the moment bound is on E|y|^(1+alpha); 1 = finite variance), got "
-            f"{quoted(alpha)}."
-        )
+        raise ValueError(f"alpha must be in (0, 1] (the moment bound is on E|y|^(1+alpha)), got {quoted(alpha)}.")
 
 
 def check_accuracy(epsilon: float) -> None:
@@ -134,9 +130,8 @@ def check_kernel_matrix(K: Tensor, tol: float = 1e-8) -> None:
     scale = float(K.diagonal(dim1=-2, dim2=-1).abs().max())
     skew = float((K - K.mT).abs().max())
     if skew > tol * max(scale, 1e-300):
-        raise ValueError(
-            f"the kernel matrix is not symmetric (largest |K - K^T| is {skew:.3g}); use (K + K.T) / 2 if rounding."
-        )
+        off = f"largest |K - K^T| is {skew:.3g}"
+        raise ValueError(f"the kernel matrix is not symmetric ({off}); use (K + K.T) / 2 if rounding.")
     # K + slack I has a Cholesky factor where no eigenvalue is below -slack: cheaper than the eigenvalues.
     slack = tol * K.shape[-1] * max(scale, 1e-300)
     shifted = K.double() + slack * torch.eye(K.shape[-1], dtype=torch.float64, device=K.device)

@@ -86,10 +86,9 @@ def _letters(name: str) -> str:
 
 
 def typed(value: Any, hint: Any, where: str) -> Any:
-    """Return the value if it is of the annotated type; else raise ``SpecError``, which names it by ``where``.
+    """The value if it is of the annotated type, or union of types; else ``SpecError``, which names it by ``where``.
 
-    The hint is a type or a union of types; what a container holds is not looked at. A whole number is a number too,
-    true and false are none.
+    What a container holds is not looked at. A whole number is a number too, true and false are none.
     """
     options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     plain = tuple(typing.get_origin(option) or option for option in options)

@@ -19,12 +19,7 @@ from bo_robust.bandits import (
 )
 from bo_robust.bandits.baselines import incumbent, log_expected_improvement
 from bo_robust.bandits.posteriors.arms import ArmKernel
-from bo_robust.confidence import (
-    ConstantWidth,
-    FiniteWidth,
-    RandomisedWidth,
-    information_gain,
-)
+from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, information_gain
 from bo_robust.confidence.truncation import RULES, TGPTruncation
 from tests.bandits.naive import exact
 from tests.bandits.problems import N, draw_from_prior, kernel, run_rounds, table
@@ -99,7 +94,7 @@ def test_probability_of_improvement_by_hand(device):
     # mean (1, .9, 0), sigma (.1, .3, 1), incumbent 1, margin .1: z = -1, -2/3, -1.1
     algorithm = ProbabilityOfImprovement(0.1)
     state = algorithm.init(ArmKernel.from_matrix(torch.eye(3, dtype=torch.float64, device=device)), 1.0)
-    buffers = state.posterior.buffers
+    buffers = state.posterior
     buffers.mean.copy_(torch.tensor([[1.0, 0.9, 0.0]]))
     buffers.variance.copy_(torch.tensor([[0.01, 0.09, 1.0]]))
     buffers.counts[0, 0] = 1.0

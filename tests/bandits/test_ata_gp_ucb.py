@@ -121,9 +121,9 @@ def test_redraw_schedule(redraw, rounds, monkeypatch, device):
     algorithm = ATAGPUCB(ConstantWidth(1.0), NoTruncation(), NystromDictionary(1.0, redraw))
     state, drawn, draw = algorithm.init(kernel, 0.1, 2), [], NystromDictionary.draw
 
-    def watched(*args):
+    def watched(*args, **options):
         drawn.append(state.round + 1)
-        return draw(*args)
+        return draw(*args, **options)
 
     monkeypatch.setattr(NystromDictionary, "draw", watched)
     eta, uniforms = heavy(12, 2, device)

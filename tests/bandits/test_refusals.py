@@ -13,7 +13,7 @@ from bo_robust.bandits.posteriors import arms, candidates, dtc, truncated
 from bo_robust.bandits.posteriors.arm_kernel import noise_of_trials
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
-from bo_robust.bandits.posteriors.elimination import check_elimination, noise_allowance
+from bo_robust.bandits.posteriors.elimination import check_elimination
 from bo_robust.bandits.posteriors.streams import ArmStream
 from bo_robust.bandits.posteriors.whitening import FeatureTable
 from bo_robust.confidence import ConstantWidth, RKHSWidth, SelfNormalisedWidth
@@ -97,6 +97,7 @@ REFUSALS = [
         ("uniform", lambda a=a: observe(algorithm=a))
         for a in (BKB(WIDTH, 5.0), ATAGPUCB(WIDTH, LEVEL, NystromDictionary(5.0)))
     ),
+    *(("state", lambda s=s: GPUCB(WIDTH).select(s, ONES[:1])) for s in (None, start(BKB(WIDTH, 5.0)))),
     *(("batch_constant", lambda c=c: MiniGPUCB(WIDTH, c)) for c in (0.5, math.inf, "1.1")),
     *(("counts", lambda c=c: count(c)) for c in (torch.ones(3, dtype=torch.float64), torch.ones(2, dtype=torch.long))),
     ("batch_constant", lambda: BBKB(WIDTH, 5.0, -1.0)),
@@ -174,8 +175,6 @@ REFUSALS = [
         for m in ([0.0] * 3, EYE[0, :2], EYE[0] * math.nan, torch.zeros(3))
     ),
     ("dictionaries", lambda: dtc.rebuild(dtc.init(ArmKernel.from_matrix(EYE), 0.1), torch.zeros(1, 3).bool())),
-    ("root", lambda: truncated.init(TABLE, ONES, root="lu")),
-    ("rule", lambda: truncated.init(TABLE, ONES, rule="winsorise")),
     ("features", lambda: truncated.init(FeatureTable(EYE * math.nan), ONES)),
     ("arms", lambda: truncated.observe(started(), PULLS[:1], ONES[:1], 1.0)),
     ("rewards", lambda: truncated.observe(started(), PULLS, ONES.float(), 1.0)),
@@ -212,15 +211,6 @@ REFUSALS = [
     ("trial", lambda: candidates.observe(candidates.init(TWO, 0.1, 2), PULLS[:1], ONES)),
     ("rewards", lambda: candidates.observe(candidates.init(TWO, 0.1, 2), PULLS, ONES.float())),
     ("elimination", lambda: check_elimination("likely")),
-    *(
-        (
-            name,
-            lambda name=name, v=v: noise_allowance(
-                **{"t": 1, "noise_scale": 1.0, "candidates": 2, "delta": 0.1} | {name: v}
-            ),
-        )
-        for name, v in (("t", 0), ("noise_scale", 0.0), ("noise_scale", -1.0), ("candidates", 0), ("delta", 1.0))
-    ),
     # streams
     *(("arms", lambda x=x: ArmStream.of_tensor(x)) for x in (X.numpy(), X[:0])),
     ("arms", lambda: list(ArmStream(lambda a, b: X[a:b].long(), 0, 6).blocks(X))),

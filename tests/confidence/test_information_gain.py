@@ -49,16 +49,14 @@ def test_golden(golden, golden_matrix):
     assert float(ig.exact(K, noise_var)) == pytest.approx(expected["of_all_12"], rel=1e-11)
     assert float(ig.greedy(K, noise_var, T)[0][-1]) == pytest.approx(expected["greedy"], rel=1e-11)
     assert float(ig.spectral_bound(K, noise_var, T)[-1]) == pytest.approx(expected["spectral_bound_T6"], rel=1e-11)
-    assert float(ig.effective_dimension(K, noise_var)) == pytest.approx(expected["d_eff"], rel=1e-11)
 
 
-def test_exact_and_dimension_of_a_batch_equal_singles(device):
+def test_exact_of_a_batch_equals_singles(device):
     K = torch.stack([kernel_matrix(5, seed, device) for seed in range(6)]).reshape(2, 3, 5, 5)
-    gain, dimension = ig.exact(K, 0.3), ig.effective_dimension(K, 0.3)
-    assert gain.shape == dimension.shape == (2, 3)
+    gain = ig.exact(K, 0.3)
+    assert gain.shape == (2, 3)
     for i, j in product(range(2), range(3)):
         assert float(gain[i, j]) == pytest.approx(dense_gain(K[i, j], range(5), 0.3), rel=1e-12)
-        assert float(dimension[i, j]) == pytest.approx(float(ig.effective_dimension(K[i, j], 0.3)), rel=1e-12)
 
 
 @settings(max_examples=25, deadline=None)
@@ -132,11 +130,3 @@ def test_spectral_bound_is_the_best_integer_allocation(spectrum, noise_var, T):
         allocations = [m for m in product(range(t + 1), repeat=len(spectrum)) if sum(m) == t]
         best = max(sum(math.log1p(k * x / noise_var) for k, x in zip(m, spectrum, strict=True)) for m in allocations)
         assert float(got[t - 1]) == pytest.approx(0.5 / SHARE * best, rel=1e-9, abs=1e-12)
-
-
-def test_rates_by_hand():
-    e = math.e
-    assert ig.rate_linear(e**2, 3) == pytest.approx(6.0)  # 3 * 2
-    assert ig.rate_se(e**2, 2) == pytest.approx(8.0)  # 2^3
-    assert ig.rate_matern(e**3, 1, 2.0) == pytest.approx(3.0 * e)  # exponent 2 / (4 + 2) = 1/3
-    assert ig.rate_matern(e**2, 2, 2.5) == pytest.approx(2.0 * e ** (12 / 11))  # 6 / (5 + 6)

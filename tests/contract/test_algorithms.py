@@ -241,7 +241,7 @@ def started(name, device):
     return ROWS[name], state, torch.tensor([1, 2], device=device), rewards, rewards.clone()
 
 
-TRUNCATES_FIRST = {"ata-gp-ucb", "ata-gp-ucb, nystrom", "bkb, clip", "tgp-ucb", "tgp-ucb, clip"}
+TRUNCATES_FIRST = {"bkb, clip", "tgp-ucb", "tgp-ucb, clip"}
 
 
 @pytest.mark.parametrize("name", sorted(ROWS.keys() - TRUNCATES_FIRST))
@@ -269,14 +269,12 @@ def test_wrong_arms_and_rewards_change_nothing(name, device):
     assert state.posterior.mean.abs().max() == 0.0
 
 
-CHECKS_ITS_STATE = [name for name in ROWS if isinstance(ROWS[name], CandidateAlgorithm | GPUCB | IRGPUCB | MiniGPUCB)]
-
-
-@pytest.mark.parametrize("name", CHECKS_ITS_STATE)
-def test_what_observe_returns_is_no_state(name, device):
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_what_observe_returns_and_states_of_others_are_no_state(name, device):
     algorithm, state, arms, rewards, uniform = started(name, device)
     info = algorithm.observe(state, arms, rewards, uniform)
-    for wrong in (info, None, state.posterior):
+    other = begin(ROWS["gp-ucb" if isinstance(algorithm, BKB) else "bkb"], kernel(device), 0.1, 2)
+    for wrong in (info, None, state.posterior, other):
         for call in (
             lambda wrong=wrong: algorithm.select(wrong, uniform),
             lambda wrong=wrong: algorithm.observe(wrong, arms, rewards, uniform),

@@ -58,7 +58,7 @@ def test_goes_on_from_a_state_of_single_rounds(device, monkeypatch):
     """40 rounds one by one (a block is pending), the rest in calls."""
     made, algorithm = problem(device), ALGORITHMS["tgp-ucb"]
     state, first = run(algorithm, made, False, monkeypatch, horizon=40)
-    assert state.posterior.buffers.num_pending > 0
+    assert state.posterior.num_pending > 0
     traces = Traces(HORIZON, made)
     for name, values in first.tensors().items():
         getattr(traces, name)[:40] = values

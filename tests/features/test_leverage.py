@@ -27,7 +27,8 @@ def test_theory_oversampling():
 def test_keep_probability_hand_computed(device):
     """q = 2: p = 0.2, 1 (capped) and 0; with counts 1 - 0.8^3 = 0.488; a count of 0 is exactly 0."""
     variance = tensor([0.1, 0.7, 0.0, 0.1, 0.7], device)
-    torch.testing.assert_close(keep_probability(variance, 2.0), tensor([0.2, 1.0, 0.0, 0.2, 1.0], device))
+    once = keep_probability(variance, 2.0, torch.ones_like(variance))
+    torch.testing.assert_close(once, tensor([0.2, 1.0, 0.0, 0.2, 1.0], device))
     counts = torch.tensor([3, 5, 4, 0, 0], device=device)
     got = keep_probability(variance, 2.0, counts)
     torch.testing.assert_close(got, tensor([0.488, 1.0, 0.0, 0.0, 0.0], device), rtol=1e-14, atol=0.0)

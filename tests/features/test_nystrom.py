@@ -6,11 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bo_robust.features.nystrom import (
-    dictionary_root,
-    nystrom_weights,
-    symmetric_axes,
-)
+from bo_robust.features.nystrom import dictionary_root, nystrom_weights, symmetric_axes
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from tests.bandits.naive import inverse_root
 

@@ -25,7 +25,7 @@ def start(s, n, dense, dtype, device, block=None):
     X = torch.rand(n, 2, generator=torch.Generator().manual_seed(n), dtype=dtype).to(device)
     kernel = ArmKernel.from_covariance(Matern(2.5, 0.4, 1.5), X)
     noise = torch.linspace(0.05, 0.2, s, dtype=dtype, device=device)
-    return arm_states.init(kernel, noise, s, dense=dense, block=block).buffers, kernel
+    return arm_states.init(kernel, noise, s, dense=dense, block=block), kernel
 
 
 def pulls(rounds, s, n, dtype, device):
@@ -40,8 +40,7 @@ def pulls(rounds, s, n, dtype, device):
 
 def copy_of(buffers: ArmBuffers) -> ArmBuffers:
     return replace(
-        buffers,
-        **{f.name: x.clone() for f in fields(buffers) if isinstance(x := getattr(buffers, f.name), Tensor)},
+        buffers, **{f.name: x.clone() for f in fields(buffers) if isinstance(x := getattr(buffers, f.name), Tensor)}
     )
 
 
@@ -117,7 +116,7 @@ def test_tiny_gains_keep_their_digits_in_float32(fused, device):
     """log(1 + x) of x = 1e-6: log in float32 of 1 + x would be 5 % off."""
     X = torch.rand(5, 2, generator=torch.Generator().manual_seed(0)).to(device)
     kernel = ArmKernel.from_covariance(SquaredExponential(0.4), X)
-    buffers = arm_states.init(kernel, 1e6, 1, dense=True).buffers
+    buffers = arm_states.init(kernel, 1e6, 1, dense=True)
     fused.update_(buffers, torch.zeros(1, dtype=torch.long, device=device), X[:1, 0], kernel)
     assert float(buffers.information_gain) == pytest.approx(0.5e-6, rel=1e-5)
 

@@ -51,6 +51,6 @@ def test_bad_input(device):
         fused_rounds(C, mean, f, lam, noise, widths, levels.float())
     with pytest.raises(ValueError, match="at most 128 arms, got 200"):
         fused_rounds(*tables(200, 1, 2, device))
-    with pytest.raises(ValueError, match="float64 or float32"):
+    with pytest.raises(ValueError, match="float32 or float64"):
         fused_rounds(*(x.half() for x in (C, mean, f, lam, noise, widths, levels)))
     assert fused_rounds(C, mean, f, lam, noise, 0.0 * widths + ConstantWidth(1.0)(1), levels).arms.shape == (3, 2)

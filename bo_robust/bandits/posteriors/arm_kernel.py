@@ -58,8 +58,8 @@ class ArmKernel:
         K = K.detach()
         if arms is not None:
             check_tensor("arms", arms, floating=False)
-        if arms is not None and (arms.ndim != 2 or arms.shape[0] != K.shape[-1]):
-            raise ValueError(f"arms must be {K.shape[-1]} x d as the matrix has it, got shape {tuple(arms.shape)}.")
+            if arms.ndim != 2 or arms.shape[0] != K.shape[-1]:
+                raise ValueError(f"arms must be {K.shape[-1]} x d as the matrix has it, got shape {tuple(arms.shape)}.")
         # The check allows asymmetry by rounding; code downstream reads rows as columns.
         K = 0.5 * (K + K.mT)
         return cls(diagonal=K.diagonal(dim1=-2, dim2=-1).clone(), matrix=K, arms=arms)
@@ -152,10 +152,6 @@ class ArmKernel:
             K = self.matrix.numpy()
             out[:] = K[arm] if K.ndim == 2 else K[trial % len(K), arm]
 
-    def columns(self, arms: Tensor) -> Tensor:
-        """Columns K[:, a] of the ``arms`` (``s x M``) of every trial, ``s x n x M``."""
-        return self.block(arms, slice(0, self.num_arms)).mT
-
     def block(self, arms: Tensor, block: slice, trials: Tensor | None = None) -> Tensor:
         """K[a, x] of ``arms`` (``t x M``) with B arms x, in the given ``trials`` (``t``; None: all), ``t x M x B``."""
         if self.matrix is None:
@@ -178,10 +174,8 @@ class ArmKernel:
 def checked_diagonal(covariance: Covariance, arms: Tensor) -> Tensor:
     """k(x, x) of arms ``n x d``; ``ValueError`` as :meth:`ArmKernel.from_covariance` if either is not as described."""
     if isinstance(covariance, type) or not (callable(covariance) and hasattr(covariance, "diagonal")):
-        raise ValueError(
-            "covariance must be one of bo_robust.utils.covariance, such as GPyTorchCovariance(kernel), got "
-            f"{quoted(covariance)}."
-        )
+        must = "covariance must be one of bo_robust.utils.covariance, such as GPyTorchCovariance(kernel)"
+        raise ValueError(f"{must}, got {quoted(covariance)}.")
     check_tensor("arms", arms, floating=False)
     if arms.ndim != 2 or arms.shape[0] == 0:
         raise ValueError(f"arms must be n x d with n >= 1, got shape {tuple(arms.shape)}.")

@@ -8,7 +8,7 @@ Source: Srinivas et al. 2010, eqs. (1)-(2); the noise variance lambda is ``noise
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -19,66 +19,33 @@ from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, zeros_
 from bo_robust.utils.input_checks import check_count, check_finite, check_like, check_tensor
 from bo_robust.utils.linalg import on_cuda
 
-__all__ = [
-    "ArmKernel",
-    "ArmPosterior",
-    "check_pulls",
-    "init",
-    "is_dense",
-    "noise_of_trials",
-    "observe",
-    "within",
-]
+# The reference page of this module shows what it lists, ArmKernel too.
+__all__ = ["ArmKernel", "ArmPosterior", "check_pulls", "init", "is_dense", "noise_of_trials", "observe", "within"]
 
-# Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are
-# allocated as arms get pulled (low rank). Measured on one thread of a CPU.
+# Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are allocated as arms get
+# pulled (low rank). Measured on one thread of a CPU.
 DENSE_MAX_ARMS = 256
-# Covariance rows allocated at first in the low-rank layout.
-FIRST_ROWS = 64
-# With fewer rows than this left, more are allocated.
-SPARE_ROWS = 16
-# Memory that may be reserved at once for covariance rows of rounds to come.
-RESERVE_BYTES = 2**31
+FIRST_ROWS = 64  # Covariance rows allocated at first in the low-rank layout
+SPARE_ROWS = 16  # With fewer rows than this left, more are allocated
+RESERVE_BYTES = 2**31  # Memory that may be reserved at once for covariance rows of rounds to come
 
 
 @dataclass
-class ArmPosterior:
+class ArmPosterior(ArmBuffers):
     """What is known about n arms in s trials; :func:`observe` updates it in place.
 
     Attributes:
+        mean: mu_t of every arm, ``s x n``.
+        variance: sigma_t^2 of f at every arm (without noise), ``s x n``, never negative.
+        counts: Rewards observed per arm, ``s x n``.
+        noise_var: lambda, ``s``.
+        information_gain: Realised gain 1/2 log det(I + K_t / lambda) of the rewards so far, in nats, ``s``.
         kernel: The prior covariance.
-        buffers: All tensors of the state.
         row_budget: Rounds that can be observed before free covariance rows must be counted again.
     """
 
-    kernel: ArmKernel
-    buffers: ArmBuffers
-    row_budget: int
-
-    @property
-    def mean(self) -> Tensor:
-        """mu_t of every arm, ``s x n``."""
-        return self.buffers.mean
-
-    @property
-    def variance(self) -> Tensor:
-        """sigma_t^2 of f at every arm (without noise), ``s x n``, never negative."""
-        return self.buffers.variance
-
-    @property
-    def counts(self) -> Tensor:
-        """Rewards observed per arm, ``s x n``."""
-        return self.buffers.counts
-
-    @property
-    def noise_var(self) -> Tensor:
-        """lambda, ``s``."""
-        return self.buffers.noise_var
-
-    @property
-    def information_gain(self) -> Tensor:
-        """Realised gain 1/2 log det(I + K_t / lambda) of the rewards so far, in nats, ``s``."""
-        return self.buffers.information_gain
+    kernel: ArmKernel = field(kw_only=True)
+    row_budget: int = field(kw_only=True)
 
 
 def init(
@@ -130,8 +97,8 @@ def init(
     else:
         rows = zeros_like_shape((trials, capacity, n), mean)
     variance = kernel.diagonal.expand(trials, n).clone().clamp_(min=0.0)
-    buffers = ArmBuffers.of_no_rewards(noise, mean, variance, rows, block, dense)
-    return ArmPosterior(kernel, buffers, row_budget=min(capacity, FIRST_ROWS))
+    own = {"kernel": kernel, "row_budget": min(capacity, FIRST_ROWS)}
+    return ArmPosterior.of_no_rewards(noise, mean, variance, rows, block, dense, **own)
 
 
 def is_dense(like: Tensor, trials: int) -> bool:
@@ -157,16 +124,16 @@ def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tens
     Raises:
         ValueError: if shapes, dtypes or devices do not fit, or an arm is out of range.
     """
-    check_pulls(posterior.buffers.noise_var, arms, rewards)
+    check_pulls(posterior.noise_var, arms, rewards)
     if counts is not None:
         if counts.shape != rewards.shape:
             raise ValueError(f"counts must hold one entry per trial ({len(rewards)}), got shape {tuple(counts.shape)}.")
         check_like("counts", counts, "the posterior", rewards)
-    if not posterior.buffers.dense:
+    if not posterior.dense:
         if posterior.row_budget == 0:
             _reserve(posterior)
         posterior.row_budget -= 1
-    return arm_update.update_(posterior.buffers, arms, rewards, posterior.kernel, counts)
+    return arm_update.update_(posterior, arms, rewards, posterior.kernel, counts)
 
 
 def check_pulls(like: Tensor, arms: Tensor, rewards: Tensor) -> None:
@@ -210,24 +177,19 @@ def _first_capacity(n: int, trials: int, rounds: int | None, item: int) -> int:
 
 
 def _reserve(posterior: ArmPosterior) -> None:
-    """Count the rows in use and make space for more.
-
-    The count is the only host synchronisation. It happens first after FIRST_ROWS rounds, then less and less often as
-    rows accumulate, and keeps ``num_rows`` near the truth.
-    """
-    buffers = posterior.buffers
-    trials, capacity, n = buffers.rows.shape
-    buffers.num_rows = filled = int(buffers.filled.max())
+    """Count the rows in use, the only wait for the device, less and less often; make space for more."""
+    trials, capacity, n = posterior.rows.shape
+    posterior.num_rows = filled = int(posterior.filled.max())
     if capacity < n and capacity - filled < SPARE_ROWS:
         capacity = min(n, capacity + max(FIRST_ROWS, capacity // 2))
         for name in ("rows", "row_arm", "row_counts"):
-            old = getattr(buffers, name)
+            old = getattr(posterior, name)
             new = zeros_like_shape((trials, capacity, *old.shape[2:]), old)
             new[:, :filled] = old[:, :filled]
-            buffers.replace(**{name: new})
-        root = zeros_like_shape((trials, capacity, capacity), buffers.root)
-        root[:, :filled, :filled] = buffers.root[:, :filled, :filled]
-        buffers.replace(root=root)
+            posterior.replace(**{name: new})
+        root = zeros_like_shape((trials, capacity, capacity), posterior.root)
+        root[:, :filled, :filled] = posterior.root[:, :filled, :filled]
+        posterior.replace(root=root)
     until_next = max(FIRST_ROWS, filled // 2)
     # With a row for every arm there is always space, however many rounds go by.
     posterior.row_budget = until_next if capacity == n else min(capacity - filled, until_next)

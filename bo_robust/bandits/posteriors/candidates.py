@@ -29,9 +29,7 @@ from bo_robust.bandits.posteriors.arm_kernel import checked_diagonal, noise_of_e
 from bo_robust.bandits.posteriors.arms import ArmKernel, ArmPosterior
 from bo_robust.bandits.posteriors.elimination import log_density
 from bo_robust.utils.covariance import Covariance
-from bo_robust.utils.input_checks import check_count, check_finite, check_tensor, quoted
-
-__all__ = ["CandidatePosterior", "Observed", "candidate_kernel", "init", "observe"]
+from bo_robust.utils.input_checks import check_count, check_tensor, quoted
 
 
 def candidate_kernel(candidates: Sequence[Covariance | Tensor], arms: Tensor | None = None) -> ArmKernel:
@@ -189,7 +187,6 @@ def init(
         check_tensor("prior_mean", prior_mean)
         if prior_mean.ndim not in (1, 2) or prior_mean.shape[-1] != n:
             raise ValueError(f"prior_mean must be {n}, or {n} per candidate, got shape {tuple(prior_mean.shape)}.")
-        check_finite("prior_mean", prior_mean)
     given = {
         "kernel matrices": like.shape[0] if like.ndim == 2 else None,
         "noise variances": noise.shape[0] if noise.ndim == 1 else None,
@@ -234,18 +231,11 @@ class Observed(NamedTuple):
 
 
 def observe(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> Observed:
-    """Condition every candidate on one reward per trial, in place.
+    """Condition every candidate on one reward per trial (``s``) of ``arms`` (``s`` long), in place.
 
-    No candidate is tested, so this serves initial designs as well. A NaN or infinite reward is a failed pull.
-
-    Args:
-        posterior: State before the round.
-        arms: ``s``, long.
-        rewards: ``s``.
-
-    Raises:
-        ValueError: if shapes, dtypes or devices do not fit, or an arm is out of range; on CUDA its reward is a failed
-            pull.
+    No candidate is tested, so this serves initial designs as well. A NaN or infinite reward is a failed pull. Raises
+    ``ValueError`` if shapes, dtypes or devices do not fit, or an arm is out of range; on CUDA its reward is a failed
+    pull.
     """
     arms, rewards = checked_pulls(posterior, arms, rewards)
     shape, flat = posterior.active.shape, posterior.flat

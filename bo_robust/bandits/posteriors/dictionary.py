@@ -48,7 +48,7 @@ class NystromDictionary:
         """
         counts = counts if self.copies else counts.clamp(max=1.0)
         arms, mask = padded(redrawn(variance, self.oversampling, counts, spread(uniform, variance.shape[1])))
-        columns = kernel.columns(arms)
+        columns = kernel.block(arms, slice(None)).mT
         own = arms.unsqueeze(2)
         root = dictionary_root(columns.gather(1, own.expand(-1, -1, arms.shape[1])), mask)
         coordinates = root.features(columns)

@@ -151,7 +151,7 @@ def costs_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor | None = None
 def note(posterior: DTCPosterior, arms: Tensor, rewards: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
     """:func:`count` without its checks, where ``pull`` has the :func:`costs_of` these arms, ``s x 3`` or longer.
 
-    Returns whether the reward was noted (``s`` bool), and the rest of ``pull``, zero where it was not.
+    Also returns the rest of ``pull``, zero where no reward was noted.
     """
     finite = torch.nan_to_num(rewards, 0.0, 0.0, 0.0)
     ok = finite == rewards
@@ -182,11 +182,15 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     F = torch.linalg.solve_triangular(L, R, upper=False)
     b = Z.mT @ (posterior.sums[chosen].gather(1, pulled) * is_pulled).unsqueeze(2)
     weights = (F.mT @ torch.linalg.solve_triangular(L, b, upper=False)).squeeze(2)
-    _score(posterior, chosen, points, R, F, weights)
-    posterior.dictionary[index] = keep
+    if kernel.matrix is None:
+        covariance, of_arms = kernel.function
+        scores = dtc_scores(of_arms, Dictionary(of_arms[points], R, F, weights), covariance, noise)
+    else:
+        columns = _columns_of_matrix(kernel, points, chosen)
+        scores = scores_of_columns(kernel.num_arms, Dictionary(points, R, F, weights), noise, columns)
+    posterior.mean[chosen], posterior.variance[chosen] = scores.mean, scores.variance
     posterior.changes[index] = 0
-    learnt(posterior, index)
-    _store(posterior, index, points, R, F, weights)
+    _store(posterior, index, keep, points, R, F, weights)
 
 
 def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) -> None:
@@ -239,25 +243,18 @@ def _change(posterior: DTCPosterior, keep: Tensor, chosen: slice | Tensor, moved
         present = torch.zeros_like(keep, dtype=torch.uint8).scatter_add_(1, factors.points, factors.active.byte()) > 0
         spanned = rounding_share(keep.sum(1), counts.dtype)
         short = dtc_changes.add_points(factors, kernel, keep & ~present, counts, sums, spanned)
-    mean, variance = _steps(kernel, factors)
+    if kernel.matrix is None:
+        covariance, of_arms = kernel.function
+        columns = columns_of(of_arms, of_arms[factors.points], covariance)
+    else:
+        columns = _columns_of_matrix(kernel, factors.points, factors.trials)
+    mean, variance = steps_of_columns(kernel.num_arms, columns, factors.steps())
     p.mean[chosen] += mean
     p.variance[chosen] = variance.add_(p.variance[chosen]).clamp_(min=0.0)
     if moved and factors.points.shape[1] > int(factors.active.sum(1).max()) + 2 * dtc_changes.SPARE:
         dtc_changes.pack(factors)
-    p.dictionary[chosen] = keep
-    learnt(p, chosen)
-    _store(p, chosen, factors.points, factors.root, factors.factor, factors.weights)
+    _store(p, chosen, keep, factors.points, factors.root, factors.factor, factors.weights)
     return short
-
-
-def _steps(kernel: ArmKernel, factors: Factors) -> tuple[Tensor, Tensor]:
-    """The sum of what all changes add to the mean and variance of all arms, ``s x n`` each."""
-    if kernel.matrix is None:
-        covariance, arms = kernel.function
-        columns = columns_of(arms, arms[factors.points], covariance)
-    else:
-        columns = _columns_of_matrix(kernel, factors.points, factors.trials)
-    return steps_of_columns(kernel.num_arms, columns, factors.steps())
 
 
 def features_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor:
@@ -288,10 +285,8 @@ def _features(posterior: DTCPosterior, k: Tensor, trials: Tensor) -> Tensor:
 def downdate(posterior: DTCPosterior, features: Tensor) -> tuple[Tensor, Tensor]:
     """Lower what :func:`variance_of` returns by one more pull of arms with ``features`` (``s x r``), O(r^2).
 
-    Nothing else of the posterior changes; features of zero, those of a failed pull, change nothing.
-
-    Returns:
-        h (``s x r x 1``) and t (``s x 1 x 1``): the variance of an arm with features z falls by (z . h)^2 / t.
+    Nothing else of the posterior changes, and nothing by features of zero, those of a failed pull. Returns h
+    (``s x r x 1``) and t (``s x 1 x 1``): the variance of an arm with features z falls by (z . h)^2 / t.
     """
     z, (s, r) = features.unsqueeze(2), features.shape
     if posterior.ahead is None:
@@ -303,18 +298,13 @@ def downdate(posterior: DTCPosterior, features: Tensor) -> tuple[Tensor, Tensor]
 
 
 def dictionary_of(posterior: DTCPosterior) -> Dictionary:
-    """What :func:`bo_robust.ops.dtc_scores.dtc_scores` needs to score any arm, :func:`downdate` included; O(r^3).
-
-    Raises ``ValueError`` if the kernel has no locations.
-    """
-    if posterior.kernel.arms is None:
-        raise ValueError("the arms have no locations; give them to ArmKernel.from_matrix as `arms`.")
-    factor = posterior.factor
+    """What :func:`bo_robust.ops.dtc_scores.dtc_scores` needs to score any arm, :func:`downdate` included; O(r^3)."""
+    factor, (_, arms) = posterior.factor, posterior.kernel.function
     if posterior.ahead is not None:
         factor = torch.linalg.cholesky_ex(posterior.ahead)[0].mT @ factor
     # F = Q U with the columns of F in reverse order: U, reversed both ways, is the triangular one
     triangular = torch.linalg.qr(factor.flip(2), mode="r")[1].flip(1, 2)
-    return Dictionary(posterior.kernel.arms[posterior.points], posterior.root, triangular, posterior.weights)
+    return Dictionary(arms[posterior.points], posterior.root, triangular, posterior.weights)
 
 
 def grow(posterior: DTCPosterior, kernel: ArmKernel) -> None:
@@ -341,11 +331,11 @@ def variance_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor
     return torch.cat(parts, 1)
 
 
-def scores_at(posterior: DTCPosterior, X: Tensor, ahead: bool) -> Scores:
-    """Mean and variance at f locations ``f x d``, ``s x f`` each; with ``ahead``, :func:`downdate` is included."""
+def scores_at(posterior: DTCPosterior, X: Tensor) -> Scores:
+    """Mean and variance at f locations ``f x d``, ``s x f`` each, without :func:`downdate`."""
     (covariance, arms), trials = posterior.kernel.function, torch.arange(len(posterior.counts), device=X.device)
     k, prior = covariance(X, arms[posterior.points]), covariance.diagonal(X)
-    return Scores((k @ posterior.weights.unsqueeze(2)).squeeze(2), _variance(posterior, k, prior, trials, ahead))
+    return Scores((k @ posterior.weights.unsqueeze(2)).squeeze(2), _variance(posterior, k, prior, trials, ahead=False))
 
 
 def _variance(posterior: DTCPosterior, k: Tensor, prior: Tensor, trials: Tensor, ahead: bool) -> Tensor:
@@ -353,17 +343,6 @@ def _variance(posterior: DTCPosterior, k: Tensor, prior: Tensor, trials: Tensor,
     explained, z = (k @ posterior.root[trials].mT).square().sum(2), _features(posterior, k, trials)
     along = z @ posterior.ahead[trials] if ahead and posterior.ahead is not None else z
     return (prior - explained).clamp_(min=0.0) + (along * z).sum(2).clamp_(min=0.0)
-
-
-def _score(posterior: DTCPosterior, trials: Tensor, points: Tensor, R: Tensor, F: Tensor, weights: Tensor) -> None:
-    kernel, noise = posterior.kernel, posterior.noise_var[trials]
-    if kernel.matrix is None:
-        covariance, arms = kernel.function
-        scores = dtc_scores(arms, Dictionary(arms[points], R, F, weights), covariance, noise)
-    else:
-        columns = _columns_of_matrix(kernel, points, trials)
-        scores = scores_of_columns(kernel.num_arms, Dictionary(points, R, F, weights), noise, columns)
-    posterior.mean[trials], posterior.variance[trials] = scores.mean, scores.variance
 
 
 def _columns_of_matrix(kernel: ArmKernel, points: Tensor, trials: Tensor) -> Columns:
@@ -379,21 +358,17 @@ def index_of(posterior: DTCPosterior, trials: Tensor | None) -> slice | Tensor:
     return slice(None) if everyone or trials is None else trials
 
 
-def learnt(posterior: DTCPosterior, trials: slice | Tensor) -> None:
-    """Note that mean, variance and factors include all rewards."""
+def _store(posterior: DTCPosterior, trials: slice | Tensor, keep: Tensor, *factors: Tensor) -> None:
+    """Store dictionaries, and ``factors`` that include all rewards: points, R, F and weights of some trials."""
+    points, R, F, weights = factors
+    posterior.dictionary[trials] = keep
     posterior.learnt[:, trials] = posterior.totals[:, trials]
     posterior.spent[trials] = 0.0
-
-
-def _store(
-    posterior: DTCPosterior, trials: slice | Tensor, points: Tensor, R: Tensor, F: Tensor, weights: Tensor
-) -> None:
-    r = posterior.points.shape[1]
     if isinstance(trials, slice):
         posterior.points, posterior.root, posterior.factor, posterior.weights = points, R, F, weights
         posterior.ahead = None
         return
-    more, pad = points.shape[1] - r, torch.nn.functional.pad
+    more, pad = points.shape[1] - posterior.points.shape[1], torch.nn.functional.pad
     parts = {"points": points, "weights": weights, "root": R, "factor": F}
     if posterior.ahead is not None:
         parts["ahead"] = torch.eye(points.shape[1], dtype=F.dtype, device=F.device).expand_as(F)

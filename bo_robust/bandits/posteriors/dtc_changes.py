@@ -17,9 +17,9 @@ triangular only when built from scratch.
   d^2 = lambda + sum_a c_a z_p(a)^2 - ||l||^2, F gains (r - F^T l) / d. Where rho^2 is next to nothing, r has few
   correct digits; such posteriors are to be rebuilt.
 
-Slots of points that left stay empty (zero rows and columns) until :func:`pack`. Each change adds a multiple of
-h . k_D(x) to the mean of an arm, and a multiple of its square to the variance. They are gathered as
-:class:`bo_robust.ops.dtc_scores.naive.Steps`, so that one pass over all arms applies them all.
+Slots of points that left stay empty (zero rows and columns) until :func:`pack`, as directions noted before need their
+points. Each change adds a multiple of h . k_D(x) to the mean of an arm, and a multiple of its square to the variance.
+They are gathered as :class:`bo_robust.ops.dtc_scores.naive.Steps`, so that one pass over all arms applies them all.
 """
 
 from dataclasses import dataclass, field
@@ -32,8 +32,7 @@ from bo_robust.bandits.posteriors.whitening import update_cholesky_
 from bo_robust.features.leverage import padded
 from bo_robust.ops.dtc_scores import Steps
 
-# Empty slots made at once.
-SPARE = 16
+SPARE = 16  # Empty slots made at once
 # Share of its prior variance that a point must have left to be put in by a change: r is known to eps ||R|| / rho.
 # Dictionaries that have points with less do not change but by a rebuild either.
 SAFE_SHARE = 1e-7
@@ -138,10 +137,7 @@ def _without(R: Tensor, slot: Tensor, do: Tensor) -> Tensor:
 
 
 def _reflected(F: Tensor, slot: Tensor, do: Tensor) -> tuple[Tensor, Tensor]:
-    """Remove the point in ``slot`` from F in place, in the trials where ``do``.
-
-    Returns h (``s x r``) and ||F e_j|| (``s``), which is 1 in the other trials.
-    """
+    """Remove the point in ``slot`` from F in place, in the trials where ``do``; returns h, ``s x r``, and ||F e_j||."""
     trial = torch.arange(len(slot), device=slot.device)
     column = F[trial, :, slot]
     norm = torch.where(do, torch.linalg.vector_norm(column, dim=1), 1.0)
@@ -211,10 +207,7 @@ def add_points(
 
 
 def _row_of_root(R: Tensor, k_p: Tensor, left: Tensor, slot: Tensor, do: Tensor) -> Tensor:
-    """The row r of R for a new point p, ``s x r``; zero in the trials that get none.
-
-    With z = R k_D(p) and rho^2 = k(p, p) - ||z||^2, which is ``left``, r = (-R^T z, 1) / rho, the 1 in ``slot``.
-    """
+    """The row of R for a new point p with rho^2 = ``left``, ``s x r``; zero in the trials that get none."""
     trial = torch.arange(len(slot), device=slot.device)
     rho = torch.where(do, left, 1.0).sqrt()
     z = (R @ k_p.unsqueeze(2)).squeeze(2)
@@ -224,11 +217,7 @@ def _row_of_root(R: Tensor, k_p: Tensor, left: Tensor, slot: Tensor, do: Tensor)
 
 
 def _row_of_factor(factors: Factors, root_row: Tensor, k_pulled: Tensor, counts: Tensor, do: Tensor) -> Tensor:
-    """The row of F for a new point, ``s x r``; zero in the trials that get none.
-
-    Every pulled arm a has the new feature z_p(a) = r . k(a). With l = F sum_a c_a k_D(a) z_p(a) and
-    d^2 = lambda + sum_a c_a z_p(a)^2 - ||l||^2, the row is (r - F^T l) / d.
-    """
+    """The row of F for a new point, ``s x r``; zero in the trials that get none."""
     F = factors.factor
     feature = (k_pulled @ root_row.unsqueeze(2)).squeeze(2)
     weighted = counts * feature
@@ -246,11 +235,7 @@ def _fill(k: Tensor, column: Tensor, slot: Tensor, do: Tensor) -> None:
 
 
 def _free_slots(factors: Factors, do: Tensor) -> Tensor:
-    """The slot behind the last one that is or was in use, ``s`` long; makes space where there is none.
-
-    Slots of points that left serve again only after :func:`pack`, because the directions noted before need their
-    points.
-    """
+    """The slot behind the last one that is or was in use, ``s`` long; makes space where there is none."""
     place = torch.arange(1, factors.points.shape[1] + 1, device=do.device)
     slot = (factors.taken * place).amax(1) * do
     if int(slot.max()) == len(place):

@@ -12,8 +12,8 @@ The paper prints sigma_i for sigma_{i-1} and, in Theorem 4.1, pi for pi^2; the p
 number of candidates at the start.
 
 The true candidate passes every test with probability 1 - delta if its width holds with probability 1 - delta / 2 and
-|U| >= 2: the two-sided bound adds delta / |U|. HE-StableOpt has two families of sums, which add twice that and ask for
-|U| >= 4. The last active candidate is never removed: if it fails too, the assumptions do not hold.
+|U| >= 2 (two-sided bounds add delta / |U|; HE-StableOpt's two families of sums ask for |U| >= 4). The last active
+candidate is never removed: if it fails too, the assumptions do not hold.
 
 The other test, ours, is by likelihood: candidate u is plausible while log p(y_1..t | u) is within log(|U| / delta) nats
 of the largest. Under the true candidate, the likelihood ratio of any other one to it is a nonnegative martingale with
@@ -35,18 +35,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_robust.utils.input_checks import check_count, check_delta, check_positive, check_round, quoted
+from bo_robust.utils.input_checks import quoted
 from bo_robust.utils.linalg import on_cuda
 
+# Tests by name; "likeliest" leaves the candidate of largest evidence alone, which is a maximum likelihood fit.
 ELIMINATION_KINDS = ("errors", "likelihood", "likeliest")
-"""Tests by name; "likeliest" leaves the candidate of largest evidence alone, which is a maximum likelihood fit."""
 HALF_A_BIT = 0.5 * math.log(2.0)  # in nats: what a reward tells where sigma^2 = lambda
-
-UNFIT = (
-    "the assumptions do not hold: no candidate fits, the noise is larger than noise_scale, or the norm bound is too "
-    "small"
-)
-"""What it means that every candidate failed its test."""
+# What it means that every candidate failed its test
+UNFIT = "the assumptions do not hold: no candidate fits, noise_scale is too small, or the norm bound is"
 
 
 @dataclass(frozen=True)
@@ -81,13 +77,8 @@ def untested(like: Tensor) -> tuple[Tensor, Failures]:
 def noise_allowance(t: int, noise_scale: float, candidates: int, delta: float) -> float:
     """xi_t = 2 R^2 log(|U| pi^2 t^2 / (3 delta)), in squared units of the reward.
 
-    The noise is R-sub-Gaussian with R = ``noise_scale``; |U| = ``candidates`` is the number at the start. Raises
-    ``ValueError`` if an argument is outside its range.
+    The noise is R-sub-Gaussian with R = ``noise_scale``; |U| = ``candidates`` is the number at the start.
     """
-    check_round(t)
-    check_positive(noise_scale=noise_scale)
-    check_count(1, candidates=candidates)
-    check_delta(delta)
     return 2.0 * noise_scale**2 * math.log(candidates * math.pi**2 * t**2 / (3.0 * delta))
 
 
@@ -216,25 +207,13 @@ def timeline(active: Tensor, failures: Failures) -> list[dict[str, Any]]:
     Returns:
         One row per failure. ``trial``; ``candidate``, its index in U; ``round`` (from 1); ``left`` > ``right``, both
         sides of the test in units of the reward; ``noise_factor``, how many times the noise's share of the limit would
-        have been needed; ``eliminated``, False for a last candidate that was kept. The factor says how sudden the
-        failure was, not what was wrong: sums that drift slowly fail with a factor near 1. By likelihood both sides are
-        in nats, and the factor is their ratio.
+        have been needed (near 1 where sums drift slowly); ``eliminated``, False for a last candidate that was kept. By
+        likelihood both sides are in nats, and the factor is their ratio.
     """
     left, right, reach = failures.sides
     factor = (left - reach) / (right - reach)
-    at, lefts, rights, factors, kept = (x.tolist() for x in (failures.at, left, right, factor, active))
-    rows = [
-        {
-            "trial": i,
-            "candidate": u,
-            "round": t,
-            "left": lefts[i][u],
-            "right": rights[i][u],
-            "noise_factor": factors[i][u],
-            "eliminated": not kept[i][u],
-        }
-        for i, row in enumerate(at)
-        for u, t in enumerate(row)
-        if t > 0
-    ]
-    return sorted(rows, key=lambda row: (row["trial"], row["round"]))
+    trial, candidate = (failures.at > 0).nonzero(as_tuple=True)
+    names = ("trial", "candidate", "round", "left", "right", "noise_factor", "eliminated")
+    failed = [x[trial, candidate] for x in (failures.at, left, right, factor, ~active)]
+    rows = zip(*(x.tolist() for x in (trial, candidate, *failed)), strict=True)
+    return sorted((dict(zip(names, row, strict=True)) for row in rows), key=lambda row: (row["trial"], row["round"]))

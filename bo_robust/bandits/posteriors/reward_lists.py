@@ -9,9 +9,8 @@ threshold, and stays so while no level is below b_t. Such a reward is SETTLED: a
 levels may fall, with a dictionary that grows, b_t is a floor of the levels to come.
 
 At the level of Lemma 1, at most L = log(2 m T / delta) rewards per arm are left on average, whatever t is: by Markov's
-inequality a share v / (b sqrt(c))^{1+alpha} of c rewards exceeds b sqrt(c), which is c^{(1-alpha)/2}
-L / t^{(1-alpha)/2} <= L rewards. So a round costs the same at t = 20,000 as at t = 500. With a level far too small for
-the rewards the lists grow, still correct.
+inequality a share v / (b sqrt(c))^{1+alpha} of c rewards exceeds b sqrt(c). So a round costs the same at t = 20,000 as
+at t = 500. With a level far too small for the rewards the lists grow, still correct.
 """
 
 from dataclasses import dataclass
@@ -19,8 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# Entries of every list at first; doubled when one may be full.
-FIRST_CAPACITY = 16
+FIRST_CAPACITY = 16  # Entries of every list at first; doubled when one may be full
 # A reward counts as settled this little below its threshold: u is known to about 1e-6 only.
 SETTLED_MARGIN = 1.0 - 1e-5
 
@@ -37,11 +35,6 @@ class RewardLists:
     table: Tensor
     spare: int = FIRST_CAPACITY  # Rounds until the lengths must be looked at
     floor: float = 0.0  # of all levels from the last round on
-
-    @property
-    def settled(self) -> Tensor:
-        """Sum of the settled rewards, ``s x n``."""
-        return self.table[:, :, 0]
 
     @property
     def values(self) -> Tensor:

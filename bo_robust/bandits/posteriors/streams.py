@@ -12,8 +12,6 @@ from torch import Tensor
 
 from bo_robust.utils.input_checks import check_count, check_finite, check_tensor
 
-__all__ = ["ArmStream"]
-
 BLOCK = 65_536
 
 
@@ -88,9 +86,7 @@ class ArmStream:
                 raise ValueError(f"{name} is on {arms.device}, the posterior on {like.device}; move one.")
             first = arms[:0] if first is None else first
             if (arms.shape[1], arms.dtype) != (first.shape[1], first.dtype):
-                raise ValueError(
-                    f"{name} has {arms.shape[1]} columns of {arms.dtype}, the first block {first.shape[1]} of "
-                    f"{first.dtype}; give all blocks alike."
-                )
+                other = f"the first block {first.shape[1]} of {first.dtype}"
+                raise ValueError(f"{name} has {arms.shape[1]} columns of {arms.dtype}, {other}; give all blocks alike.")
             check_finite(name, arms)
             yield start, arms

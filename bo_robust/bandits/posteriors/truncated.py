@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from bo_robust.bandits.posteriors import reward_lists, whitening
-from bo_robust.bandits.posteriors.arms import check_pulls
+from bo_robust.bandits.posteriors.arms import check_pulls, within
 from bo_robust.bandits.posteriors.reward_lists import RewardLists
 from bo_robust.bandits.posteriors.whitening import FeatureTable, Whitening
 from bo_robust.confidence.base import Number
-from bo_robust.confidence.truncation import check_rule, mostly_beyond
+from bo_robust.confidence.truncation import mostly_beyond
 from bo_robust.utils.input_checks import check_finite
 from bo_robust.utils.linalg import all_numbers
 
@@ -57,10 +57,8 @@ def init(table: FeatureTable, noise_var: Tensor, root: str = "symmetric", rule: 
 
     ``table`` has the features of the arms and ``noise_var`` (``s``) is lambda > 0. ``root`` is "symmetric"
     (the paper's V^{-1/2}) or "cholesky" (L^{-1}: cheaper, other directions). ``rule`` is what becomes of u y beyond the
-    level: "zero" is the paper's 0, "clip" is b sign(u y). Raises ``ValueError`` on an unknown root or rule, or features
-    that are not finite.
+    level: "zero" is the paper's 0, "clip" is b sign(u y). Raises ``ValueError`` if features are not finite.
     """
-    check_rule(rule)
     check_finite("the features of the arms", table.coordinates)
     white = whitening.init(table, noise_var, root)
     variance = white.variance(white.squares())
@@ -73,18 +71,18 @@ def observe(
     arms: Tensor,
     rewards: Tensor,
     level: float,
-    new_features: Callable[[TruncatedPosterior], FeatureTable] | None = None,
+    new_features: Callable[[Tensor, Tensor], FeatureTable] | None = None,
     level_of: Callable[[Tensor], Number] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Observe one reward per trial and truncate all rewards anew at ``level``, in place.
 
     Args:
         posterior: State before the round.
-        arms: ``s``, long.
+        arms: ``s`` long.
         rewards: ``s``. A NaN or infinite one is a failed pull and changes nothing of its trial but the level.
         level: b_t > 0, never less than before; with ``level_of`` a floor of all levels to come.
-        new_features: Returns features that replace the present ones; None: they stay. It is called after the pulls are
-            counted and before the variance changes.
+        new_features: Returns features that replace the present ones, given the variance before this round and the
+            counts after it (``s x n``); None: they stay.
         level_of: Returns b_t, ``s`` or a number, for dictionaries of ``size`` arms.
 
     Returns:
@@ -92,10 +90,12 @@ def observe(
         counted over the directions; ``s`` bool each.
 
     Raises:
-        ValueError: on a falling level, or rewards of another shape, dtype or device.
+        ValueError: on a falling level, an arm out of range, or rewards of another shape, dtype or device.
     """
     white = posterior.whitening
     check_pulls(posterior.information_gain, arms, rewards)
+    if whitening.reads_data(white):  # five launches on CUDA, where the caller must not err
+        arms, rewards = within(arms, rewards, posterior.mean.shape[1])
     reward_lists.raise_floor(posterior.lists, level)
     # On a GPU the time of a round is that of its launches: these are fewer than with `isfinite` and indices of trials.
     finite = rewards.nan_to_num(0.0, posinf=0.0, neginf=0.0)
@@ -108,7 +108,7 @@ def observe(
     if new_features is None:
         whitening.update(white, arms, weight)
     else:
-        whitening.replace_features(white, new_features(posterior))
+        whitening.replace_features(white, new_features(posterior.variance, white.counts))
         posterior.drawn = white.rounds
     size = posterior.size
     posterior.level = posterior.level.new_empty(len(arms)).fill_(level)

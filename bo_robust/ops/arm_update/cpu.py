@@ -21,8 +21,7 @@ from bo_robust.ops.arm_update import naive
 from bo_robust.ops.arm_update.naive import ArmBuffers, PriorRows
 from bo_robust.utils.linalg import all_numbers
 
-# More trials than this in the dense layout are one batch: it has some forty calls whatever their number.
-FEW_TRIALS = 4
+FEW_TRIALS = 4  # More in the dense layout are one batch: it has some forty calls whatever their number
 
 
 def update_(

@@ -1,21 +1,17 @@
 """The round on CUDA: every row of the posterior is read once. Algorithm and buffers are those of :mod:`naive`.
 
-A round is bound by reading. With m covariance rows and k pending rows of n arms it reads (m + k) n numbers, does twice
-as many operations, and moves some 7 n numbers more.
+A round is bound by reading: with m covariance rows and k pending rows of n arms, (m + k) n numbers. On an H100 it is
+2.4 to 3.2 times as fast as :mod:`naive` (``benchmarks/GPU.md``), and as fast at n = 10^6, m = 1000.
 
-- What depends on the arm alone comes first, from O(m) numbers per trial. ``_take_slots`` finds the place of the arm's
-  row and K_Da, cuBLAS computes R^T R K_Da (from 2 m^2 numbers, 16 MB at m = 1000), and ``_scalars`` the variance of
-  the arm, scale, innovation and gain. Nothing is read back to the host.
+- What depends on the arm alone comes first. ``_take_slots`` finds the place of the arm's row and K_Da, cuBLAS computes
+  R^T R K_Da, and ``_scalars`` the variance of the arm, scale, innovation and gain. Nothing is read back to the host.
 - Then ``_stream`` forms the new row tile by tile, stores it and applies it to mean and variance in the same pass. It
-  adds up counts and gain as well: should it fail, the round can be run on the naive path as if nothing had been. A
-  tile is BJ rows by BN arms, 16 KiB. With few arms tiles are narrow and tall, so that enough programs run at once.
+  adds up counts and gain as well: should it fail, the round can be run on the naive path as if nothing had been. With
+  few arms tiles are narrow and tall, so that enough programs run at once.
 - Rows newer than the block have weight zero and are not read. Their number is read on the device, so the host's bound
   need not be tight. The prior row of a known arm is not stored again.
 - Tiles have a fixed shape for given s and n, and nothing is added atomically: every run gives the same to the bit.
-- The end of a block stays in torch. Dense: ``baddbmm`` with 32 pending rows does 64 flops per entry of C_base read and
-  written, which cuBLAS does at the memory bound. Low rank: :func:`naive.refresh_root_` is O(m^2) per round.
-
-``benchmarks/ops/registry.py`` counts the bytes, ``benchmarks/GPU.md`` has the times.
+- The end of a block stays in torch: cuBLAS is at the memory bound there.
 """
 
 import torch
@@ -27,8 +23,7 @@ from bo_robust.ops.arm_update.naive import ArmBuffers, PriorRows, begin_round_
 
 # A tile has TILE_BYTES and from NARROWEST to WIDEST float64 arms (twice as many in float32). PROGRAMS are the goal.
 TILE_BYTES, WIDEST, NARROWEST, PROGRAMS, NUM_WARPS = 1 << 14, 256, 32, 512, 4
-# Rows read at a time where only one arm of each is needed.
-COLUMN = 256
+COLUMN = 256  # Rows read at a time where only one arm of each is needed
 # Sizes that grow during a run: a kernel specialised to them would be compiled again and again.
 GROWING = ["m", "k", "capacity", "slots"]
 
@@ -75,21 +70,8 @@ def _low_rank(buffers: ArmBuffers, arms: Tensor, kernel: PriorRows) -> tuple[Ten
     m = buffers.num_rows = min(buffers.num_rows + 1, buffers.rows.shape[1])
     prior = kernel.rows(arms.clamp(0, n - 1)).contiguous()
     at_rows, new_slot = prior.new_empty(s, m), torch.empty_like(arms)
-    _take_slots[(s,)](
-        arms,
-        prior,
-        buffers.slots,
-        buffers.row_arm,
-        buffers.filled,
-        buffers.block_filled,
-        at_rows,
-        new_slot,
-        n,
-        m,
-        buffers.rows.shape[1],
-        BLOCK=COLUMN,
-        num_warps=NUM_WARPS,
-    )
+    given = (arms, prior, buffers.slots, buffers.row_arm, buffers.filled, buffers.block_filled, at_rows, new_slot)
+    _take_slots[(s,)](*given, n, m, buffers.rows.shape[1], BLOCK=COLUMN, num_warps=NUM_WARPS)
     root = buffers.root[:, :m, :m]
     weights = torch.bmm(root.mT, torch.bmm(root, at_rows.unsqueeze(2)))
     return prior, weights.squeeze(2), new_slot
@@ -111,18 +93,7 @@ def _check(buffers: ArmBuffers) -> None:
 
 @triton.jit(do_not_specialize=GROWING)
 def _take_slots(  # type: ignore[no-untyped-def]
-    arms,
-    prior,
-    slots,
-    row_arm,
-    filled,
-    block_filled,
-    at_rows,
-    new_slot,
-    n,
-    m,
-    capacity,
-    BLOCK: tl.constexpr,
+    arms, prior, slots, row_arm, filled, block_filled, at_rows, new_slot, n, m, capacity, BLOCK: tl.constexpr
 ):
     """One program: the slot of one trial's arm, and K_Da (zero for rows newer than the block)."""
     trial = tl.program_id(0).to(tl.int64)
@@ -145,28 +116,9 @@ def _take_slots(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=GROWING)
 def _scalars(  # type: ignore[no-untyped-def]
-    arms,
-    base,
-    weights,
-    rows,
-    pending,
-    mean,
-    block_filled,
-    at_arm,
-    steps,
-    n,
-    m,
-    k,
-    capacity,
-    slots,
-    rewards,
-    counts,
-    noise_var,
-    ok,
-    DENSE: tl.constexpr,
-    HAS_COUNTS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    arms, base, weights, rows, pending, mean, block_filled, at_arm, steps, n, m, k, capacity, slots,
+    rewards, counts, noise_var, ok, DENSE: tl.constexpr, HAS_COUNTS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """One program: all single numbers of one trial's round.
 
     ``at_arm`` gets p_i[a]. ``steps`` gets the scale of the new row, its multiple in the mean, the count and the gain.
@@ -226,29 +178,9 @@ def _add_rows(total, weights, rows, count, n, b, BJ: tl.constexpr):  # type: ign
 
 @triton.jit(do_not_specialize=GROWING)
 def _stream(  # type: ignore[no-untyped-def]
-    arms,
-    base,
-    weights,
-    rows,
-    pending,
-    mean,
-    block_filled,
-    at_arm,
-    steps,
-    n,
-    m,
-    k,
-    capacity,
-    slots,
-    new_slot,
-    variance,
-    counted,
-    information_gain,
-    ok,
-    DENSE: tl.constexpr,
-    BJ: tl.constexpr,
-    BN: tl.constexpr,
-):
+    arms, base, weights, rows, pending, mean, block_filled, at_arm, steps, n, m, k, capacity, slots,
+    new_slot, variance, counted, information_gain, ok, DENSE: tl.constexpr, BJ: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
     """One program: the new row at BN arms of one trial, from all rows. Offsets are 64 bit.
 
     It is the last op of a round, and before it nothing is written that the round on the naive path would add once more.

@@ -15,13 +15,11 @@ C_base has two layouts.
       C_base[a, :] = K[a, :] - K_aD (K_DD + lambda N^-1)^-1 K_D = w^T K_D,    w = e_a - R^T R K_Da,
 
   where R = L^-1 S, S = (N / lambda)^(1/2), L L^T = I + S K_DD S. At the end of a block one m x m Cholesky
-  factorisation gives a new R. A block lasts max(block, m / 4) rounds, so that this is O(m^2) per round. Two
-  alternatives were tried and are unstable: the explicit inverse R^T R loses the digits of lambda / N twice over, and
-  updates of the rows of C_base multiply errors by N / lambda with every new arm.
+  factorisation gives a new R. A block lasts max(block, m / 4) rounds, so that this is O(m^2) per round. The explicit
+  inverse R^T R would lose the digits of lambda / N twice over, and updates of the rows of C_base would multiply errors
+  by N / lambda with every new arm.
 
-So a round is O(n m) for m distinct arms, however many rounds were run. R is new in every block. Mean and variance
-are updated every round: an error e of the mean becomes (I - c e_a^T / d) e, which later rewards do not make grow
-without bound.
+So a round is O(n m) for m distinct arms, however many rounds were run.
 
 Functions ending in ``_`` write into the buffers they are given.
 """
@@ -29,7 +27,7 @@ Functions ending in ``_`` write into the buffers they are given.
 import math
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -83,9 +81,12 @@ class ArmBuffers:
 
     @classmethod
     def of_no_rewards(
-        cls, noise_var: Tensor, mean: Tensor, variance: Tensor, rows: Tensor, block: int, dense: bool
-    ) -> "ArmBuffers":
-        """The prior; these tensors become buffers. Low rank, ``rows`` is space for prior rows."""
+        cls, noise_var: Tensor, mean: Tensor, variance: Tensor, rows: Tensor, block: int, dense: bool, **own: Any
+    ) -> Self:
+        """The prior; these tensors become buffers. Low rank, ``rows`` is space for prior rows.
+
+        ``own`` are the fields of a subclass.
+        """
         s, n = mean.shape
         tracked = 0 if dense else rows.shape[1]
         return cls(
@@ -104,6 +105,7 @@ class ArmBuffers:
             filled=mean.new_zeros(s, dtype=torch.long),
             block_filled=mean.new_zeros(s, dtype=torch.long),
             dense=dense,
+            **own,
         )
 
     @property

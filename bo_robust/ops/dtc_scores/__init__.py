@@ -9,7 +9,6 @@ R^T R = K_D^+, V = L L^T and F = L^{-1} R,
 covariances take the naive path on CUDA too. No gradients.
 """
 
-import torch
 from torch import Tensor
 
 from bo_robust.ops.checked import dispatch
@@ -26,18 +25,12 @@ from bo_robust.ops.dtc_scores.naive import (
     steps_of_columns,
 )
 from bo_robust.utils.covariance import Covariance
+from bo_robust.utils.input_checks import check_like, check_tensor
 
 __all__ = [
-    "CHUNK_ENTRIES",
-    "Columns",
-    "Dictionary",
-    "Scores",
-    "Steps",
-    "columns_of",
-    "dtc_scores",
-    "scores_of_columns",
+    "CHUNK_ENTRIES", "Columns", "Dictionary", "Scores", "Steps", "columns_of", "dtc_scores", "scores_of_columns",
     "steps_of_columns",
-]
+]  # fmt: skip
 
 
 def dtc_scores(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noise_var: Tensor) -> Scores:
@@ -57,43 +50,31 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noi
     Raises:
         ValueError: if shapes, dtypes or devices do not fit.
     """
-    _check(dictionary, noise_var)
-    points = dictionary.points
-    if arms.ndim != 2 or arms.shape[1] != points.shape[2]:
-        raise ValueError(f"arms must be B x {points.shape[2]} as the dictionary, got shape {tuple(arms.shape)}.")
-    if arms.device != points.device:
-        raise ValueError(f"arms are on {arms.device}, the dictionary on {points.device}; move one.")
-    form = form_of(covariance, points)
-    if form is not None:
-        if arms.dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"arms must be float32 or float64, got {arms.dtype}; convert them.")
-        _check_kind("points", points, dictionary.root)
-    if form is None:
-        return naive.dtc_scores(arms, dictionary, covariance, noise_var)
-    return dispatch(
-        "dtc_scores",
-        dictionary.root,
-        lambda fused: fused.dtc_scores(arms, dictionary, form, noise_var),
-        lambda: naive.dtc_scores(arms, dictionary, covariance, noise_var),
-    )
-
-
-def _check(dictionary: Dictionary, noise_var: Tensor) -> None:
-    root, (s, r) = dictionary.root, dictionary.weights.shape
-    if root.dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"the dictionary must be float32 or float64, got {root.dtype}; convert it.")
+    points, root, (s, r) = dictionary.points, dictionary.root, dictionary.weights.shape
+    check_tensor("root", root)
     for name, x, shape in (
         ("root", root, (s, r, r)),
         ("factor", dictionary.factor, (s, r, r)),
-        ("points", dictionary.points, (s, r, *dictionary.points.shape[2:])),
+        ("weights", dictionary.weights, (s, r)),
         ("noise_var", noise_var, (s,)),
     ):
         if x.shape != shape:
             raise ValueError(f"{name} must be {shape} as weights are {(s, r)}, got shape {tuple(x.shape)}.")
-    for name, x in (("factor", dictionary.factor), ("weights", dictionary.weights), ("noise_var", noise_var)):
-        _check_kind(name, x, root)
-
-
-def _check_kind(name: str, x: Tensor, root: Tensor) -> None:
-    if x.dtype != root.dtype or x.device != root.device:
-        raise ValueError(f"{name}: {x.dtype} on {x.device}, but root is {root.dtype} on {root.device}; convert one.")
+        check_like(name, x, "root", root)
+    if points.shape[:2] != (s, r):
+        raise ValueError(f"points must be {s} x {r} x d as weights are {(s, r)}, got shape {tuple(points.shape)}.")
+    if arms.shape[1:] != points.shape[2:]:
+        raise ValueError(f"arms must be B x {points.shape[2]} as the dictionary, got shape {tuple(arms.shape)}.")
+    if arms.device != points.device:
+        raise ValueError(f"arms are on {arms.device}, the dictionary on {points.device}; move one.")
+    form = form_of(covariance, points)
+    if form is None:
+        return naive.dtc_scores(arms, dictionary, covariance, noise_var)
+    check_tensor("arms", arms)
+    check_like("points", points, "root", root)
+    return dispatch(
+        "dtc_scores",
+        root,
+        lambda fused: fused.dtc_scores(arms, dictionary, form, noise_var),
+        lambda: naive.dtc_scores(arms, dictionary, covariance, noise_var),
+    )

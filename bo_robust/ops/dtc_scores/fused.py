@@ -1,20 +1,16 @@
 """The scores on CUDA. For every chunk ``_columns`` writes k_D, cuBLAS multiplies, ``_squares`` reduces the products.
 
-An arm needs r covariances, some 2 d + 30 flops each, and the products R k and F k: 2 r^2 flops, or 4 r^2 with the
-zeros. So the rate of the products decides, and cuBLAS is the fastest (Triton's ``tl.dot`` reaches 31 of its 54 Tflop/s
-on an H100 according to triton-lang/triton#10313).
+On an H100, for 10^6 arms, it takes 20 to 23 ms at r = 500 (naive 55 to 60 ms), 3 to 4 ms at r = 100 (naive 10 to 12).
 
-- Zeros: products of BLOCK rows read only the columns up to the diagonal (:func:`naive.layers`). At r = 500 this is
-  0.625 of the 4 r^2 flops.
+- The rate of the products R k and F k decides, and cuBLAS is the fastest (Triton's ``tl.dot`` reaches 31 of its 54
+  Tflop/s on an H100 according to triton-lang/triton#10313). Products of BLOCK rows read only the columns up to the
+  diagonal (:func:`naive.layers`): at r = 500, 0.625 of the 4 r^2 flops per arm.
 - k_D is written once. Four products read it, and reuse every entry at least 256 times. ``_columns`` takes the arms as
   they are (float32 or float64), takes differences, and sums the mean in the same pass.
-- The products are written once and read once, 16 r bytes per arm each way. Keeping them in registers would need a
-  matrix product of our own.
-- A chunk is up to 64 MiB of k_D (16,384 arms at r = 500), whose work hides its six or so launches.
+- The products are written once and read once. A chunk is up to 64 MiB of k_D, whose work hides its six or so launches.
 
-``python -m benchmarks.gpu`` measures times.
-Below about r = 100 the traffic, 40 r bytes per arm, is the bound. A float32 dictionary is multiplied as
-``torch.backends.cuda.matmul.fp32_precision`` says: leave it at "ieee", with tf32 the variance would be wrong.
+A float32 dictionary is multiplied as ``torch.backends.cuda.matmul.fp32_precision`` says: leave it at "ieee", with tf32
+the variance would be wrong.
 """
 
 import torch
@@ -50,20 +46,8 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, form: Form, noise_var: Tens
             x, t = arms[rows], trials.stop - trials.start
             k, z = columns[:t, : len(x)], products[:t, : len(x)]
             _columns[(triton.cdiv(len(x), COLUMNS_ARMS), t)](
-                x,
-                points[trials],
-                weights[trials],
-                parameters,
-                k,
-                mean[trials, rows],
-                len(x),
-                r,
-                d,
-                width,
-                x.stride(0),
-                x.stride(1),
-                k.stride(0),
-                mean.stride(0),
+                *(x, points[trials], weights[trials], parameters, k, mean[trials, rows]),
+                *(len(x), r, d, width, *x.stride(), k.stride(0), mean.stride(0)),
                 GAUSSIAN=form.gaussian,
                 BB=COLUMNS_ARMS,
                 BR=COLUMNS_POINTS,
@@ -75,14 +59,8 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, form: Form, noise_var: Tens
                 torch.bmm(k[..., :end], part[trials].mT, out=z[..., filled : filled + rows_of_part])
                 filled += rows_of_part
             _squares[(triton.cdiv(len(x), SQUARES_ARMS), t)](
-                z,
-                parameters,
-                noise[trials],
-                variance[trials, rows],
-                len(x),
-                width,
-                z.stride(0),
-                variance.stride(0),
+                *(z, parameters, noise[trials], variance[trials, rows]),
+                *(len(x), width, z.stride(0), variance.stride(0)),
                 BLOCK=BLOCK,
                 BB=SQUARES_ARMS,
                 num_warps=NUM_WARPS,
@@ -92,24 +70,10 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, form: Form, noise_var: Tens
 
 @triton.jit
 def _columns(  # type: ignore[no-untyped-def]
-    arms,
-    points,
-    weights,
-    parameters,
-    k,
-    mean,
-    B,
-    r,
-    d,
-    width,
-    arms_row,
-    arms_column,
-    k_trial,
-    mean_trial,
-    GAUSSIAN: tl.constexpr,
-    BB: tl.constexpr,
-    BR: tl.constexpr,
-):
+    arms, points, weights, parameters, k, mean,
+    B, r, d, width, arms_row, arms_column, k_trial, mean_trial,
+    GAUSSIAN: tl.constexpr, BB: tl.constexpr, BR: tl.constexpr,
+):  # fmt: skip
     """One program: k_D (``width`` columns, zero beyond r) and the mean of BB arms of one trial."""
     trial = tl.program_id(1).to(tl.int64)  # CUDA allows 65535 of these
     b = tl.program_id(0).to(tl.int64) * BB + tl.arange(0, BB)
@@ -143,16 +107,7 @@ def _columns(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _squares(  # type: ignore[no-untyped-def]
-    z,
-    parameters,
-    noise_var,
-    variance,
-    B,
-    width,
-    z_trial,
-    variance_trial,
-    BLOCK: tl.constexpr,
-    BB: tl.constexpr,
+    z, parameters, noise_var, variance, B, width, z_trial, variance_trial, BLOCK: tl.constexpr, BB: tl.constexpr
 ):
     """One program: the variance of BB arms of one trial. R k and F k alternate in blocks of BLOCK columns of ``z``."""
     trial = tl.program_id(1).to(tl.int64)

@@ -8,12 +8,12 @@ and widths and truncation levels depend on the round only, tables of them can be
 ``naive`` is PyTorch; ``fused`` keeps each trial's covariance matrix in the registers of one Triton program.
 """
 
-import torch
 from torch import Tensor
 
 from bo_robust.ops.checked import dispatch
 from bo_robust.ops.fused_rounds import naive
 from bo_robust.ops.fused_rounds.naive import FusedRounds
+from bo_robust.utils.input_checks import check_like, check_tensor
 
 __all__ = ["MAX_ARMS", "FusedRounds", "fused_rounds"]
 
@@ -38,8 +38,8 @@ def fused_rounds(
     Raises:
         ValueError: if shapes, dtypes or devices do not fit, or there are more than 128 arms.
     """
-    s, n = f.shape
-    T = len(noise)
+    check_tensor("f", f)
+    (s, n), T = f.shape, len(noise)
     if n > MAX_ARMS:
         raise ValueError(f"fused_rounds takes at most {MAX_ARMS} arms, got {n}; run round by round.")
     for name, x, shape in (
@@ -52,9 +52,6 @@ def fused_rounds(
     ):
         if x.shape != shape:
             raise ValueError(f"{name} must be {shape}, got {tuple(x.shape)}.")
-        if x.dtype != f.dtype or x.device != f.device:
-            raise ValueError(f"{name} is {x.dtype} on {x.device}, f {f.dtype} on {f.device}; convert one with `.to`.")
-    if f.dtype not in (torch.float64, torch.float32):
-        raise ValueError(f"f must be float64 or float32, got {f.dtype}.")
+        check_like(name, x, "f", f)
     given = covariance, mean, f, noise_var, noise, widths, levels
     return dispatch("fused_rounds", f, lambda fused: fused.fused_rounds(*given), lambda: naive.fused_rounds(*given))

@@ -29,7 +29,7 @@ def test_rows_columns_and_blocks_are_entries_of_the_matrix():
     kernel, arms, trials = ArmKernel.from_matrix(K), torch.tensor([[0, 3], [4, 4]]), torch.arange(2)
     assert torch.equal(kernel.rows(torch.tensor([3, 1])), kernel.matrix[trials, torch.tensor([3, 1])])
     for i in range(2):
-        assert torch.equal(kernel.columns(arms)[i], kernel.matrix[i][:, arms[i]])
+        assert torch.equal(kernel.block(arms, slice(None)).mT[i], kernel.matrix[i][:, arms[i]])
         assert torch.equal(kernel.block(arms, slice(1, 4))[i], kernel.matrix[i][arms[i], 1:4])
         assert torch.equal(kernel.between(arms, arms, trials)[i], kernel.matrix[i][arms[i]][:, arms[i]])
     assert torch.equal(kernel.diagonal_of(arms, trials), kernel.diagonal.gather(1, arms))
@@ -41,7 +41,7 @@ def test_a_covariance_that_is_not_tabulated_has_the_same_entries():
     kernel = ArmKernel(K.diagonal(), covariance=SquaredExponential(0.3), arms=arms)
     some, trials = torch.tensor([[0, 3], [4, 4]]), torch.arange(2)
     torch.testing.assert_close(kernel.rows(torch.tensor([3, 1])), K[[3, 1]])
-    torch.testing.assert_close(kernel.columns(some), K[:, some].movedim(0, 1))
+    torch.testing.assert_close(kernel.block(some, slice(None)).mT, K[:, some].movedim(0, 1))
     torch.testing.assert_close(kernel.block(some, slice(1, 4)), K[some, 1:4])
     torch.testing.assert_close(kernel.between(some, some, trials)[0], K[[0, 3]][:, [0, 3]])
 

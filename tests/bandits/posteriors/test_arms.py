@@ -71,7 +71,7 @@ def test_naive_op_equals_cpu_op(trials, dense, monkeypatch):
     slow = init(kernel, 0.1, trials, dense=dense)
     for name in ("rows", "pending"):  # what is read before it is written would spread NaN
         if not (dense and name == "rows"):
-            getattr(slow.buffers, name)[:, 1:].fill_(float("inf") if name == "pending" else 0.0)
+            getattr(slow, name)[:, 1:].fill_(float("inf") if name == "pending" else 0.0)
     run_rounds(slow, pulls, rewards)
     torch.testing.assert_close(fast.mean, slow.mean, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(fast.variance, slow.variance, rtol=1e-10, atol=1e-12)
@@ -119,13 +119,13 @@ def test_a_block_that_ends_early(trials):
     kernel = kernel_of("cpu", 20, 0.2)
     pulls, rewards = random_rounds(20, trials, 12, "cpu", distinct=3)
     posterior = run_rounds(init(kernel, 0.1, trials), pulls[:6], rewards[:6])
-    naive.end_block_(posterior.buffers)
+    naive.end_block_(posterior)
     run_rounds(posterior, pulls[6:], rewards[6:])
     check(posterior, pulls, rewards)
 
 
 def test_room_for_rows_grows_with_the_arms_pulled_not_with_all_arms():
     pulls, rewards = random_rounds(400, 2, 500, "cpu", distinct=90)
-    buffers = run_rounds(init(kernel_of("cpu", 400, 0.05), 0.1, 2, dense=False), pulls, rewards).buffers
+    buffers = run_rounds(init(kernel_of("cpu", 400, 0.05), 0.1, 2, dense=False), pulls, rewards)
     assert int(buffers.filled.max()) == 90
     assert buffers.rows.shape[1] <= 2 * 90

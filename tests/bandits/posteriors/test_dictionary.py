@@ -48,5 +48,5 @@ def test_without_copies_every_arm_is_drawn_once(device):
         NystromDictionary(1.0, copies=copies).draw(kernel_of(device), *given).size for copies in (True, False)
     )
     assert all_.item() == N  # kept with probability 1 - .8^50
-    once = draw_dictionary(keep_probability(given[0], 1.0), spread(given[2], N))
+    once = draw_dictionary(keep_probability(given[0], 1.0, torch.ones_like(counts)), spread(given[2], N))
     assert some.item() == int(once.sum()) < N / 2

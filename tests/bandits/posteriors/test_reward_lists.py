@@ -61,7 +61,7 @@ def test_any_sequence_of_rewards(pulls, first, shares, clip, device):
     counts = [max(len(r), 1) for r in rewards]
     u = torch.tensor([[share / math.sqrt(c) for share in shares] for c in counts], dtype=torch.float64)
     pairs = torch.zeros(ARMS, dtype=torch.long, device=device), torch.arange(ARMS, device=device)
-    got = lists.truncated_sums(u.to(device), torch.full_like(lists.settled[0], level), clip, pairs)
+    got = lists.truncated_sums(u.to(device), torch.full_like(lists.table[0, :, 0], level), clip, pairs)
     for a in range(ARMS):
         for i in range(3):
             w = float(u[a, i])
