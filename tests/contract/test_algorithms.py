@@ -30,7 +30,6 @@ from bo_robust.bandits import (
     StableOpt,
 )
 from bo_robust.bandits.posteriors import arms as arm_states
-from bo_robust.bandits.posteriors import whitening
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.confidence import (
@@ -131,8 +130,6 @@ def tensors_of(state):
         value = getattr(state, field.name)
         if isinstance(value, torch.Tensor):
             found[field.name] = value
-        elif isinstance(value, whitening.Frozen):
-            found |= {f"{field.name}.{name}": tensor for name, tensor in value._asdict().items()}
         elif dataclasses.is_dataclass(value) and not isinstance(value, ArmKernel):
             found |= {f"{field.name}.{name}": tensor for name, tensor in tensors_of(value).items()}
     return found

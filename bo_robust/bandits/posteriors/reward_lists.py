@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 FIRST_CAPACITY = 16  # Entries of every list at first; doubled when one may be full
-# A reward counts as settled this little below its threshold: u is known to about 1e-6 only.
+# A reward counts as settled this little below its threshold: u is rounded.
 SETTLED_MARGIN = 1.0 - 1e-5
 
 

@@ -16,12 +16,11 @@ There are two roots.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from bo_robust.ops import inverse_root
+from bo_robust.ops.inverse_root import newton_schulz
 from bo_robust.utils.linalg import on_cuda
 
 ROOTS = ("symmetric", "cholesky")
@@ -56,22 +55,6 @@ class FeatureTable:
         return self.coordinates if self.axes is None else self.coordinates @ self.axes.mT
 
 
-class Frozen(NamedTuple):
-    """What follows V in the basis of the last eigendecomposition."""
-
-    basis: Tensor  # Z, `s x n x k`
-    gram: Tensor  # V, `s x k x k`
-    inverse: Tensor  # V^{-1/2}, `s x k x k`
-    gap: Tensor  # 1 / (sqrt(d_i) + sqrt(d_j)) of the eigenvalues d, `s x k x k`
-
-    @classmethod
-    def of(cls, Z: Tensor, vectors: Tensor, values: Tensor) -> Frozen:
-        """From eigenvectors ``s x k x k`` and eigenvalues ``s x k``."""
-        roots = values.sqrt()
-        gap = (roots.unsqueeze(2) + roots.unsqueeze(1)).reciprocal()
-        return cls(Z @ vectors, torch.diag_embed(values), torch.diag_embed(roots.reciprocal()), gap)
-
-
 @dataclass
 class Whitening:
     """Whitened features of s trials; :func:`count` and :func:`update` change them in place."""
@@ -81,12 +64,15 @@ class Whitening:
     noise_var: Tensor  # lambda, `s`
     counts: Tensor  # Number of rewards per arm, `s x n`
     white: Tensor  # Y, `s x k x n`, in the coordinates of `axes`
-    axes: Tensor | None  # From coordinates of `white` to feature directions, `p x k` or `s x p x k`; None for identity
     rounds: int = 0  # Rounds observed
     # Smallest and largest lambda, and largest ||z||^2: they bound the eigenvalues of V, and set the number of steps to
     # V^{-1/2} on CUDA. Not set on a CPU.
     bounds: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    frozen: Frozen | None = None  # Set only for the symmetric root on a CPU
+
+    @property
+    def axes(self) -> Tensor | None:
+        """From coordinates of ``white`` to feature directions, ``p x k`` or ``s x p x k``; None for identity."""
+        return None if self.root == "cholesky" else self.table.axes
 
     def squares(self) -> Tensor:
         """||y_a||^2 of every arm, ``s x n``: no u_ia^2 is larger."""
@@ -116,7 +102,7 @@ def init(table: FeatureTable, noise_var: Tensor, root: str) -> Whitening:
     ``table`` fixes dtype and device, ``noise_var`` (``s``) is lambda > 0, and ``root`` is "symmetric" or "cholesky".
     """
     counts = noise_var.new_zeros(noise_var.shape[0], table.coordinates.shape[-2])
-    whitening = Whitening(table, root, noise_var, counts, white=counts, axes=None)
+    whitening = Whitening(table, root, noise_var, counts, white=counts)
     replace_features(whitening, table)
     return whitening
 
@@ -146,11 +132,8 @@ def update(whitening: Whitening, arms: Tensor, ok: Tensor) -> None:
             recompute(whitening)
         else:
             update_cholesky_(whitening.white, whitening.columns(arms).squeeze(2) * ok.unsqueeze(1))
-    elif whitening.frozen is None:
-        recompute(whitening)
     else:
-        trials = torch.arange(arms.shape[0], device=arms.device)
-        _follow(whitening, whitening.frozen, whitening.frozen.basis[trials, arms] * ok.unsqueeze(1))
+        recompute(whitening)
 
 
 def recompute(whitening: Whitening) -> None:
@@ -166,14 +149,11 @@ def recompute(whitening: Whitening) -> None:
     V = _gram(Z, whitening.counts, whitening.noise_var)
     if reads_data(whitening):
         values, vectors = torch.linalg.eigh(V)
-        whitening.frozen = frozen = Frozen.of(Z, vectors, values)
-        whitening.axes = vectors.contiguous() if whitening.table.axes is None else whitening.table.axes @ vectors
-        whitening.white = frozen.inverse @ frozen.basis.mT
+        root = (vectors * values.rsqrt().unsqueeze(1)) @ vectors.mT
     else:
-        whitening.axes = whitening.table.axes
         smallest, largest, longest = whitening.bounds
-        root = inverse_root.newton_schulz(V, smallest, largest + whitening.rounds * longest)
-        whitening.white = root @ Z.mT
+        root = newton_schulz(V, smallest, largest + whitening.rounds * longest)
+    whitening.white = root @ Z.mT
 
 
 def reads_data(whitening: Whitening) -> bool:
@@ -183,23 +163,6 @@ def reads_data(whitening: Whitening) -> bool:
     two, Fourier features of 32 and 16 nodes per dimension, after 300 to 8,000 rounds).
     """
     return not on_cuda(whitening.counts)
-
-
-def _follow(whitening: Whitening, frozen: Frozen, z: Tensor) -> None:
-    """V <- V + z z^T for z in the basis (``s x k``), and the root of the new V."""
-    basis, gram, inverse, gap = frozen
-    assert whitening.axes is not None
-    gram.addcmul_(z.unsqueeze(2), z.unsqueeze(1))
-    late = inverse_root.correct_(inverse, gram, gap)
-    if late.any():
-        i = late.nonzero().squeeze(1)
-        Z, B = whitening.table.coordinates, whitening.table.axes
-        Z = Z if Z.ndim == 2 else Z[i]
-        B = B if B is None or B.ndim == 2 else B[i]
-        values, vectors = torch.linalg.eigh(_gram(Z, whitening.counts[i], whitening.noise_var[i]))
-        basis[i], gram[i], inverse[i], gap[i] = Frozen.of(Z, vectors, values)
-        whitening.axes[i] = vectors if B is None else B @ vectors
-    torch.bmm(inverse, basis.mT, out=whitening.white)
 
 
 def _gram(features: Tensor, counts: Tensor, noise_var: Tensor) -> Tensor:

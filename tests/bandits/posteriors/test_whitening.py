@@ -67,18 +67,3 @@ def test_no_drift_in_1000_rounds(reads, root, device):
             torch.testing.assert_close(white.variance(white.squares()), variance, rtol=1e-6, atol=0)
     assert white.rounds == 1000
     assert worst < (1e-6 if root == "symmetric" and reads else 1e-10)
-
-
-@pytest.mark.parametrize("reads", [True], indirect=True)
-def test_long_jumps_of_v_take_an_eigendecomposition_of_their_trial_only(reads, monkeypatch, device):
-    calls = []
-    exact = torch.linalg.eigh
-    monkeypatch.setattr(torch.linalg, "eigh", lambda V: calls.append(V.shape[0]) or exact(V))
-    Phi = fourier().to(device)
-    white = whitening.init(
-        FeatureTable.compressed(Phi), torch.tensor([1e-4, 1e4], dtype=Phi.dtype, device=device), "symmetric"
-    )
-    pull(white, torch.tensor([3, 3], device=device), torch.tensor([True, True], device=device))
-    assert calls == [2, 1]
-    U = directions(Phi, white.counts, white.noise_var, "symmetric")
-    torch.testing.assert_close(white.directions(white.white), U, rtol=0, atol=1e-6)
