@@ -93,7 +93,7 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
                 raise ValueError(f"{name} has {x.shape[-1]} columns, the model's data {d}; give points of {d} columns.")
 
     def _check(self, name: str, x: Tensor) -> None:
-        advice = "convert points with `.to`, or all that the acquisition function holds with its `.to`"
+        advice = "convert points, or all that it holds with the `.to` of the acquisition function"
         check_like(name, x, "the model", reference(self.model), advice)
 
 
@@ -164,7 +164,9 @@ class GPUCB(ConfidenceBoundAcquisition):
         if self.X_pending is not None:
             self._check("X_pending", self.X_pending)
             if self.X_pending.shape[-1] != X.shape[-1]:
-                raise ValueError(f"X_pending must be k x {X.shape[-1]} as X, got shape {tuple(self.X_pending.shape)}.")
+                raise ValueError(
+                    f"X_pending needs the d = {X.shape[-1]} of X, got shape {tuple(self.X_pending.shape)}."
+                )
         moments = marginal_moments if X.shape[-2] == 1 else sequential_moments
         mean, variance = moments(self.model, X, posterior_transform=self.posterior_transform, X_pending=self.X_pending)
         return (mean + self.width.unsqueeze(-1) * variance.sqrt()).sum(-1)

@@ -96,7 +96,9 @@ class RobustAcquisition(Acquisition):
     def __init__(self, *, surrogate: Any, botorch_acqf_class: Any, torch_opt_config: Any, **options: Any) -> None:
         several = torch_opt_config.is_moo or torch_opt_config.outcome_constraints is not None
         if several and botorch_acqf_class in CONSTRUCTORS:
-            raise ValueError("this method takes one objective and no constraints; generation_strategy() takes both.")
+            raise ValueError(
+                "this method takes one objective and no constraints on outcomes; leave method and width out."
+            )
         if botorch_acqf_class is not ValueAtRiskUCB:
             for model, weight in _sided(surrogate.model, torch_opt_config.objective_weights):
                 if model.maximize is None:  # the strategy does not know the objective

@@ -162,7 +162,7 @@ def _is_plain_list(model: Model) -> bool:
 
 def _check_joint(model: Model) -> None:
     if _is_plain_list(model):
-        raise ValueError("points that count together (pending, q > 1) need joint posteriors, as of a ModelListGP.")
+        raise ValueError("pending points and q > 1 need a joint posterior; put the GPs into a ModelListGP.")
 
 
 def _gaussian(posterior: Any) -> Any:
@@ -185,7 +185,7 @@ def _joint_moments(posterior: Any) -> tuple[Tensor, Tensor]:
     """Mean ``... x q`` and covariance ``... x q x q``, of :func:`_gaussian`."""
     posterior = _gaussian(posterior)
     if not isinstance(posterior, GPyTorchPosterior):
-        raise ValueError("points that count together (pending, q > 1) need a Gaussian posterior, not log or a root.")
+        raise ValueError("pending points and q > 1 need a Gaussian posterior; use an affine outcome_transform.")
     return posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
 
 
