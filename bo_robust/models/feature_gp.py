@@ -166,7 +166,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
             if not torch.equal(yvar, yvar[:1].expand_as(yvar)):
                 raise ValueError(f"{cls.__name__} has one noise variance for all observations; pass noise_var.")
             noise_var = float(yvar[0])
-        return inputs | {"noise_var": noise_var}
+        return inputs if noise_var is None else inputs | {"noise_var": noise_var}
 
     @property
     def information_gain(self) -> Tensor:
