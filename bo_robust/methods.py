@@ -90,10 +90,7 @@ class Choice(NamedTuple):
     acquisition_options: Options
 
     def build(self, X: Tensor, Y: Tensor, **modules: Any) -> Any:
-        """Make the model of points ``n x d`` and rewards ``n x 1``; raises ``ValueError`` as its constructor.
-
-        ``modules`` are further arguments of the constructor, such as ``likelihood``.
-        """
+        """Make the model of points ``n x d`` and rewards ``n x 1``, with further arguments such as ``likelihood``."""
         names = [f"x{i}" for i in range(X.shape[-1])]
         data = SupervisedDataset(X, Y, feature_names=names, outcome_names=["y"])
         return self.model(**self.model.construct_inputs(data, **self.model_options), **modules)
@@ -125,9 +122,7 @@ def choose(
         standardised: Whether the rewards that the model gets are standardised.
         also: Names that the caller takes beside the settings, for the hint of an error.
 
-    Raises:
-        ValueError: if the method or a setting is unknown (the nearest is named), or a setting is missing, of another
-            type, out of range or no plain JSON.
+    ``ValueError`` if the method or a setting is unknown (the nearest is named), missing, out of range or no JSON.
     """
     if not isinstance(method, str) or method not in METHODS:
         raise SpecError(f"unknown method {quoted(method)}; {nearest(method, METHODS)}")
@@ -139,9 +134,8 @@ def choose(
         plain = json.loads(json.dumps(dict(given), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise SpecError(f"settings of {method} must be plain JSON (numbers, strings, lists, dicts): {error}.") from None
-    required = {name for name, default in row.settings.items() if default is ...} | (
-        set() if standardised else {*row.in_units}
-    )
+    required = {name for name, default in row.settings.items() if default is ...}
+    required |= set() if standardised else set(row.in_units)
     if missing := sorted(name for name in required if plain.get(name) is None):
         raise SpecError(f"{method} needs {', '.join(missing)}.")
     check_delta(plain.get("delta", 0.1))
@@ -180,7 +174,6 @@ def _try_out(method: str, choice: Choice) -> None:
 
 
 def _given(settings: Options, *names: str) -> Options:
-    """Those of the settings that are not None."""
     return {name: settings[name] for name in names if settings[name] is not None}
 
 
@@ -244,14 +237,8 @@ METHODS: dict[str, Method] = {
         "Expected improvement on RobustGP, which finds outliers from the data alone.",
         RobustGP,
         None,
-        {
-            "outlier_share": 0.05,
-            "outlier_density": 0.05,
-            "outcome_scale": "auto",
-            "noise_var": None,
-            "width": None,
-            "delta": 0.1,
-        },
+        {"outlier_share": 0.05, "outlier_density": 0.05, "outcome_scale": "auto"}
+        | {"noise_var": None, "width": None, "delta": 0.1},
         model_options=lambda settings: (
             _given(settings, "noise_var", "outlier_share", "outlier_density")
             | {"outcome_scale": settings["outcome_scale"]}
@@ -276,17 +263,8 @@ METHODS: dict[str, Method] = {
         "ATA-GP-UCB (Ray Chowdhury & Gopalan 2019): truncation along directions of a feature space.",
         TruncatedFeatureGP,
         GPUCB,
-        {
-            "width": RANDOMISED,
-            "delta": 0.1,
-            "truncation": None,
-            **HEAVY_TAILS,
-            "noise_var": 1.0,
-            "features": {"kind": "nystrom", "size": 64},
-            "horizon": 1000,
-            "num_features": None,
-            "root": "symmetric",
-        },
+        {"width": RANDOMISED, "delta": 0.1, "truncation": None, **HEAVY_TAILS, "noise_var": 1.0}
+        | {"features": {"kind": "nystrom", "size": 64}, "horizon": 1000, "num_features": None, "root": "symmetric"},
         in_units=("moment_bound", "alpha", "noise_var", "features", "horizon"),
         model_options=_adaptively_truncated,
     ),
@@ -294,28 +272,16 @@ METHODS: dict[str, Method] = {
         "V-UCB (Nguyen et al. 2021): the value at risk, and the condition to observe a design under.",
         RobustGP,
         ValueAtRiskUCB,
-        {
-            "width": {"kind": "finite", "num_arms": 1},  # the paper's
-            "delta": 0.1,
-            "noise_var": None,
-            "environment": ...,
-            "risk_level": 0.1,
-        },
+        {"width": {"kind": "finite", "num_arms": 1}, "delta": 0.1}  # the paper's
+        | {"noise_var": None, "environment": ..., "risk_level": 0.1},
         acquisition_options=_risk,
     ),
     "he-gp-ucb": Method(
         "HE-GP-UCB (Ziomek et al. 2024): candidate kernels, eliminated by their errors.",
         CandidateEnsemble,
         EliminationUCB,
-        {
-            "width": {"kind": "bayesian_finite"},
-            "delta": 0.1,
-            "elimination": "errors",
-            "candidates": None,
-            "noise_var": 0.1,
-            "noise_scale": None,
-            "maximize": True,
-        },
+        {"width": {"kind": "bayesian_finite"}, "delta": 0.1, "elimination": "errors", "candidates": None}
+        | {"noise_var": 0.1, "noise_scale": None, "maximize": True},
         in_units=("candidates", "noise_scale"),
         model_options=lambda settings: {"candidates": _grid(settings)},
         acquisition_options=_elimination,

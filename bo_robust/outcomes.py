@@ -51,9 +51,7 @@ class Outputs:
         C = C.where(C.isfinite(), math.nan)[:, C.isfinite().any(0) if n else slice(None)]
         signs = [maximize] * m if isinstance(maximize, bool) else list(maximize)
         if len(signs) != m:
-            raise ValueError(
-                f"maximize needs one value, or one for each of the {m} objectives, got {quoted(maximize)}."
-            )
+            raise ValueError(f"maximize needs one value, or one for each of {m} objectives, got {quoted(maximize)}.")
         every = torch.cat([Y, C], -1)
         units = [robust_units(y[y.isfinite()].numpy()) for y in every.mT] if n else []
         center = torch.tensor([u.center if j < m else 0.0 for j, u in enumerate(units)], dtype=torch.float64)

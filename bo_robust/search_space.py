@@ -18,8 +18,6 @@ from torch.quasirandom import SobolEngine
 from bo_robust.utils.input_checks import quoted
 from bo_robust.utils.random import stream
 
-__all__ = ["MOST_POINTS", "SearchSpace", "among", "numbers", "seed_of"]
-
 MOST_POINTS = 4096  # combinations of discrete columns up to which every one is evaluated
 
 
@@ -80,7 +78,6 @@ class SearchSpace:
 
     @property
     def num_initial(self) -> int:
-        """Designs of the initial design."""
         plenty = 2 * self.bounds.shape[-1] + 2
         return min(plenty, max(4, len(self.candidates) // 8)) if self.candidates is not None else plenty
 

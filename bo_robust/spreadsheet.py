@@ -18,8 +18,6 @@ from bo_robust.suggest import Suggestion, suggest
 from bo_robust.table import Column, Table, TableError, number, read_table
 from bo_robust.utils.specs import nearest
 
-__all__ = ["main"]
-
 FAILED = "failed"
 KINDS = {
     "integer": "columns of whole numbers",
@@ -79,7 +77,7 @@ def run(options: argparse.Namespace) -> tuple[str, list[list[str]], list[str]]:
             maximize=options.maximize,
             X_pending=[X[i] for i, cell in enumerate(readings) if not cell],
             X_failed=[X[i] for i, cell in enumerate(readings) if cell.lower() == FAILED],
-            settings={"outcome_scale": {"auto": "auto", "none": None}[options.outcome_scale]},
+            settings={"outcome_scale": None if options.outcome_scale == "none" else "auto"},
             seed=options.seed,
             **space,
         )
@@ -145,21 +143,18 @@ def _about(
     """Lines about readings that look wrong, what to measure again, and the design to use now."""
     lines = []
     model: Any = found.model
-    scale = getattr(model, "outcome_scale", None)
-    if scale is not None and not scale.is_identity:
+    if not model.outcome_scale.is_identity:
         lines.append(
-            f"Modelled on a scale of its own ({scale}), on which factors count more than differences; --outcome-scale "
-            "none models the readings as they are."
+            f"Modelled on a scale of its own ({model.outcome_scale}), on which factors count more than differences; "
+            "--outcome-scale none models the readings as they are."
         )
-    flags = found.outliers.nonzero().flatten().tolist()
-    if flags:
-        for row in flags:
-            away = abs(float(model.loo_zscore[row]))
-            lines.append(
-                f"Row {read[row] + 2} looks wrong: {options.target} = {known.cells(options.target)[read[row]]} is "
-                f"{away:.3g} standard deviations from {float(found.expected[row, 0]):.4g}, which the others predict."
-            )
-    elif model is not None:
+    for row in found.outliers.nonzero().flatten().tolist():
+        lines.append(
+            f"Row {read[row] + 2} looks wrong: {options.target} = {known.cells(options.target)[read[row]]} is "
+            f"{abs(float(model.loo_zscore[row])):.3g} standard deviations from {float(found.expected[row, 0]):.4g}, "
+            "which the others predict."
+        )
+    if not found.outliers.any():
         lines.append("No reading looks wrong.")
     for x in found.X[found.replicate].tolist():
         design = ", ".join(f"{c.name} = {c.decode(v)}" for c, v in zip(columns, x, strict=True))
@@ -193,9 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     sense = parser.add_mutually_exclusive_group(required=True)
     sense.add_argument("--maximize", dest="maximize", action="store_true")
     sense.add_argument("--minimize", dest="maximize", action="store_false")
-    parser.add_argument(
-        "--candidates", type=Path, help="CSV of the designs to choose from; default: the range of each column"
-    )
+    parser.add_argument("--candidates", type=Path, help="CSV of designs to choose from; default: the columns' ranges")
     parser.add_argument("-n", type=int, default=1, help="number of designs; default 1")
     for name, what in {**KINDS, "ignore": "columns that are no parameters, such as dates and notes"}.items():
         parser.add_argument(f"--{name}", nargs="+", default=[], metavar="COLUMN", help=what)
@@ -206,7 +199,7 @@ def _parser() -> argparse.ArgumentParser:
         help="whether a logarithm or a root of the readings may be modelled, which the data choose; default auto",
     )
     parser.add_argument(
-        "--plot", type=Path, metavar="PNG", help="draw leave-one-out predictions, flagged readings marked"
+        "--plot", type=Path, metavar="PNG", help="draw leave-one-out residuals and the flagged readings"
     )
     parser.add_argument("--seed", type=int, default=0)
     return parser

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -37,8 +37,8 @@ from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB
 from bo_robust.methods import DEFAULT, Choice, choose, flagged
-from bo_robust.models import CandidateEnsemble, RobustGP, TruncatedGP, marginal_moments, suggest_replicates
-from bo_robust.models.fitting import fit_evidence
+from bo_robust.models import RobustGP, TruncatedGP, marginal_moments, suggest_replicates
+from bo_robust.models.marginal_likelihood import fit_evidence
 from bo_robust.models.training_data import recommendable
 from bo_robust.outcomes import Outputs
 from bo_robust.search_space import SearchSpace, among, seed_of
@@ -62,8 +62,8 @@ class Suggestion:
         X: ``q x d`` designs to measure next, in the columns and units of the data.
         replicate: Whether each of them is a second reading of a design whose reading may be an outlier, ``q`` bool.
         outliers: Which readings the models flag as outliers (or truncate), ``n`` bool.
-        expected: ``n x m`` posterior means of the objectives at the designs measured, in units of Y. Where a reading is
-            flagged, it is what the others let expect.
+        expected: ``n x m`` posterior means of the objectives at the designs measured, in units of Y; of a reading that
+            is flagged, what the others let expect.
         best: The row of the design to use now; None for several objectives, or where no design can be recommended.
         mean: Posterior mean of the objective there, in units of Y; NaN where ``best`` is None.
         std: Posterior standard deviation there.
@@ -149,9 +149,7 @@ def suggest(
     if repeats not in ("never", "if noisy"):
         raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(repeats)}.")
     space = SearchSpace.of(bounds, candidates, discrete or {}, categorical or {}, X).with_fixed(fixed or {})
-    X, pending, failed = (
-        space.rows(name, x) for name, x in {"X": X, "X_pending": X_pending, "X_failed": X_failed}.items()
-    )
+    X, pending, failed = (space.rows(*x) for x in (("X", X), ("X_pending", X_pending), ("X_failed", X_failed)))
     trial = len(X) + len(pending) + len(failed) if trial is None else trial
     num_initial = space.num_initial if num_initial is None else num_initial
     known = {"dim": space.columns, "num_initial": num_initial}
@@ -164,7 +162,7 @@ def suggest(
     if outputs.several and choice.acquisition is not None:
         raise ValueError(f"{method} takes one objective and no constraints; the default method takes several of both.")
     with _seeded(seed, "fit", len(X), device), _expected_warnings():
-        now = _Round(space, outputs, choice, X, pending, failed, repeats, device) if len(X) else None
+        now = _Round(space, outputs, choice, [X, pending, failed], repeats, device) if len(X) else None
     chosen = X[:0]
     replicate: list[bool] = []
     for k in range(q):
@@ -187,16 +185,9 @@ class _Round:
     """The models of all outputs, on the data of one call."""
 
     def __init__(
-        self,
-        space: SearchSpace,
-        outputs: Outputs,
-        choice: Choice,
-        X: Tensor,
-        pending: Tensor,
-        failed: Tensor,
-        repeats: str,
-        device: str,
+        self, space: SearchSpace, outputs: Outputs, choice: Choice, designs: list[Tensor], repeats: str, device: str
     ) -> None:
+        X, pending, failed = designs
         self.space, self.outputs, self.choice, self.X, self.repeats = space, outputs, choice, X, repeats
         self.X_elsewhere = torch.cat([pending, failed])
         self.U, self.pending, self.failed = (space.encode(x).to(device) for x in (X, pending, failed))
@@ -209,9 +200,9 @@ class _Round:
             inflated = sided and space.candidates is None
             options = {} if inflated or choice.model is not RobustGP else {"maximize": None}
             rows = y.isfinite()
-            model = _fitted(
-                choice._replace(model_options=choice.model_options | options), self.U[rows], y[rows].unsqueeze(-1)
-            )
+            sided_choice = choice._replace(model_options=choice.model_options | options)
+            build = partial(sided_choice.build, self.U[rows], y[rows].unsqueeze(-1))
+            model = _fitted(build, **_modules(choice, self.U))
             out = flagged(model)
             self.models.append(model)
             self.outliers[rows] |= out
@@ -228,13 +219,10 @@ class _Round:
             return None
         for model in self.models[: self.outputs.objectives]:
             elsewhere = torch.cat([self.pending, self.failed, self.space.encode(chosen).to(self.U)])
-            point = (
-                suggest_replicates(model, candidates=self.U, maximize=True, X_pending=elsewhere)
-                if model.outliers_detected
-                else None
-            )
-            rows = [] if point is None else (point[0] == self.U).all(-1).nonzero().flatten().tolist()
-            for row in rows:
+            if not model.outliers_detected:
+                continue
+            point = suggest_replicates(model, candidates=self.U, maximize=True, X_pending=elsewhere)
+            for row in [] if point is None else (point[0] == self.U).all(-1).nonzero().flatten().tolist():
                 if among(self.X[row : row + 1], self.space.candidates).any():
                     return self.X[row : row + 1]
         return None
@@ -248,12 +236,12 @@ class _Round:
         return self.space.maximise(acqf, restarts, raw_samples, self.U.device, self._known(chosen))
 
     def _known(self, chosen: Tensor) -> Tensor:
-        """Designs of a finite space of which another reading would teach less than one of others, ``k x d``.
+        """Designs, ``k x d``, of which another reading would teach less than one of other designs of a finite space.
 
-        They are those under way or failed, and those measured where the noise is small against what is unknown of f
-        elsewhere. Other methods than expected improvement choose repeats themselves.
+        They are those under way or failed, and those measured where the noise is small against what is unknown
+        elsewhere.
         """
-        if self.space.candidates is None or self.choice.acquisition is not None:
+        if self.space.candidates is None or self.choice.acquisition is not None:  # which chooses repeats itself
             return self.X[:0]
         elsewhere = torch.cat([self.X_elsewhere, chosen])
         if self.repeats == "never":
@@ -264,10 +252,9 @@ class _Round:
         U = self.space.encode(self.space.candidates[free]).to(self.U)
         with torch.no_grad():
             unknown = [marginal_moments(model, U)[1].amax() for model in self.models]
-            one = [
-                [m.posterior(U[:1], observation_noise=noise).variance for noise in (True, False)] for m in self.models
-            ]
-        noisy = all(reading - f > left for (reading, f), left in zip(one, unknown, strict=True))
+            readings = [model.posterior(U[:1], observation_noise=True).variance for model in self.models]
+            noise = [y - model.posterior(U[:1]).variance for y, model in zip(readings, self.models, strict=True)]
+        noisy = all(one > left for one, left in zip(noise, unknown, strict=True))
         return elsewhere if noisy else torch.cat([elsewhere, self.X])
 
     def expected(self) -> Tensor:
@@ -320,9 +307,8 @@ class _Round:
 class _WhereTrialsSucceed(AcquisitionFunction):
     """An acquisition function where success is likelier than failure; elsewhere the lower the surer failure is.
 
-    A failure says nothing about the objective. So it is no reading, but tells of a constraint, of which success or
-    failure is all that is seen (Gelbart, Snoek & Adams 2014, "Bayesian optimization with unknown constraints"). The
-    wrapped values are logarithms, or bounds in robust standard deviations.
+    A failure tells of a constraint, of which success or failure is all that is seen (Gelbart, Snoek & Adams 2014,
+    "Bayesian optimization with unknown constraints"). The wrapped values are logarithms or bounds.
     """
 
     def __init__(self, acqf: Any, failing: SingleTaskGP) -> None:
@@ -349,34 +335,26 @@ def _failure_model(U: Tensor, failed: Tensor) -> SingleTaskGP:
     Where a region fails, labels follow a cliff. A failure by chance is noise, or a spike that spoils little around it.
     """
     labels = torch.cat([U.new_zeros(len(U), 1), U.new_ones(len(failed), 1)])
-    model = SingleTaskGP(torch.cat([U, failed]), labels)
+    return _fitted(partial(SingleTaskGP, torch.cat([U, failed]), labels))
+
+
+def _fitted(build: Callable[..., Any], **modules: Any) -> Any:
+    """The model, fitted; without these modules, at the modes of its priors, where no fit succeeds."""
+    model = build(**modules)
     try:
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
     except ModelFittingError:
-        model = SingleTaskGP(torch.cat([U, failed]), labels)  # at the modes of the priors
+        model = build()
     return model.eval()
 
 
-def _fitted(choice: Choice, U: Tensor, y: Tensor) -> Any:
-    """The model, fitted; at the modes of its priors where no fit succeeds. An ensemble has nothing to fit."""
-    if choice.model is CandidateEnsemble:
-        return choice.build(U, y).eval()
-    modules = {}
-    if choice.model in (RobustGP, TruncatedGP) and "noise_var" not in choice.model_options:
-        modules["likelihood"] = _likelihood().to(U)
-    model = choice.build(U, y, **modules)
-    try:
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
-    except ModelFittingError:
-        model = choice.build(U, y)
-    return model.eval()
-
-
-def _likelihood() -> GaussianLikelihood:
-    """BoTorch's default likelihood with a lower floor of the noise."""
+def _modules(choice: Choice, like: Tensor) -> dict[str, Any]:
+    """BoTorch's default likelihood with a lower floor of the noise, where one is learned."""
+    if choice.model not in (RobustGP, TruncatedGP) or "noise_var" in choice.model_options:
+        return {}
     prior = LogNormalPrior(-4.0, 1.0)
     floor = GreaterThan(NOISE_FLOOR, transform=None, initial_value=prior.mode)
-    return GaussianLikelihood(noise_prior=prior, noise_constraint=floor)
+    return {"likelihood": GaussianLikelihood(noise_prior=prior, noise_constraint=floor).to(like)}
 
 
 @contextmanager
@@ -389,11 +367,7 @@ def _seeded(seed: int, purpose: str, index: int, device: str) -> Iterator[None]:
 
 @contextmanager
 def _expected_warnings() -> Iterator[None]:
-    """Ignore warnings of good fits and searches, about which a user can do nothing.
-
-    They are those of single restarts, of covariances that are singular to rounding where designs lie close, and of line
-    searches that end at good points.
-    """
+    """Ignore warnings of good fits and searches: single restarts, covariances singular to rounding, line searches."""
     with warnings.catch_warnings():
         for category in (BotorchWarning, NumericalWarning, GPInputWarning):
             warnings.simplefilter("ignore", category)

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Column", "Table", "TableError", "number", "read_table"]
-
 DECIMAL_COMMA = re.compile(r"([+-]?\d*),(\d+)")
 
 
@@ -28,12 +26,10 @@ class Table:
     separator: str = ","
 
     def cells(self, name: str) -> list[str]:
-        """The cells of a column."""
         position = self.names.index(name)
         return [row[position] for row in self.rows]
 
     def where(self, row: int, name: str) -> str:
-        """The place of a cell, for errors."""
         return f"{self.path}, row {row + 2}, column {name!r}"
 
     def names_rows(self, name: str) -> bool:
@@ -117,7 +113,6 @@ class Column:
         return float(self.categories.index(cell)) if self.categories else float(number(cell) or 0.0)
 
     def decode(self, value: float) -> str:
-        """The cell of a number."""
         if self.categories:
             return self.categories[round(value)]
         return str(round(value)) if self.whole else f"{value:.6g}"

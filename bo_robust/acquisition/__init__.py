@@ -2,11 +2,9 @@
 
 from bo_robust.acquisition import input_constructors
 from bo_robust.acquisition.elimination import Elimination, EliminationUCB, eliminate
-from bo_robust.acquisition.lacing_search import search_lacing_value
-from bo_robust.acquisition.lnso import optimize_lnso
-from bo_robust.acquisition.stable_opt import StableOpt
+from bo_robust.acquisition.lnso import optimize_lnso, search_lacing_value
 from bo_robust.acquisition.ucb import GPUCB
-from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, recommend_design
+from bo_robust.acquisition.value_at_risk import StableOpt, ValueAtRiskUCB, recommend_design
 
 __all__ = [
     "GPUCB",

@@ -38,9 +38,8 @@ class Elimination:
             it is the MAP candidate alone after a reward that informed it by half a bit or more.
         widths: w^u_t of the coming round, ``h``.
         removed: Who failed its test, by round: :func:`bo_robust.bandits.posteriors.elimination.timeline`, with
-            ``name``. Rounds are counted from the first row of the data, those of an initial design included. It is not
-            final: by likelihood a removed candidate may become active again, and its row is then gone; with
-            standardised rewards all rounds are tested anew, in the new units.
+            ``name``. Rounds are counted from the first row of the data. It is not final: by likelihood a removed
+            candidate may become active again; with standardised rewards all rounds are tested anew.
         map_candidate: Index of the most probable active candidate.
         assumptions_violated: Whether every candidate failed its test, the last active one too: then none fits.
         tested: Who was tested by errors in each row, ``n x 1`` or ``n x 2`` long: indices in U, -1 for nobody.
@@ -70,13 +69,11 @@ def eliminate(
 ) -> Elimination:
     """Test the candidates of an ensemble on its data, row by row.
 
-    The result is a function of the data, by errors also of their order. So it need not be stored.
-
     Args:
         model: The ensemble of all candidates.
         elimination: "errors": the test of HE-GP-UCB, with its guarantee. "likelihood": candidates are active whose log
-            marginal likelihood is within log(|U| / delta) of the largest. "likeliest": the one of largest likelihood, a
-            maximum likelihood fit over U. :mod:`bo_robust.bandits.posteriors.elimination` has the formulas.
+            marginal likelihood is within log(|U| / delta) of the largest. "likeliest": the one of largest likelihood.
+            :mod:`bo_robust.bandits.posteriors.elimination` has the formulas.
         width: Confidence width w^u_t, one for all candidates (each with its own information gain) or a tuple of one
             each. The guarantee needs a width that holds with probability 1 - delta / 2. ``BayesianFiniteWidth(n,
             delta)`` halves delta itself; ``SelfNormalisedWidth(B, R, delta / 2)`` does not. None: that of 1000 arms,
@@ -172,11 +169,10 @@ def _run_error_tests(
     num_initial: int,
     rounding: float,
 ) -> tuple[Tensor, Failures, Tensor]:
-    """Run the test by errors over ``n`` rows, with one trial.
+    """The test by errors over ``n`` rows: who is active (``1 x h``), who failed, and who was tested (``n x k``).
 
     ``error`` and ``reach`` are ``n x h``, before each row's reward. With ``bounds`` (``n x h``) the active candidate of
-    largest bound is tested in each row after the first ``num_initial``, without them those ``chosen``, ``n x k``. The
-    result is who is active (``1 x h``), who failed, and who was tested (``n x k``).
+    largest bound is tested in each row after the first ``num_initial``, without them those ``chosen``, ``n x k``.
     """
     start = error.new_zeros(1, error.shape[1])
     active, (sums, failures) = torch.ones_like(start, dtype=torch.bool), tests.untested(start)
@@ -188,10 +184,8 @@ def _run_error_tests(
         for k, u in enumerate(tested[i].tolist()):
             if u >= 0:
                 one = tested[i, k : k + 1]
-                outcome = tests.run_error_test(
-                    active, families[k], failures, one, error[row], reach[row], xi[i], i + 1, ok
-                )
-                active, families[k], failures = outcome.active, outcome.sums, outcome.failures
+                out = tests.run_error_test(active, families[k], failures, one, error[row], reach[row], xi[i], i + 1, ok)
+                active, families[k], failures = out.active, out.sums, out.failures
     return active, failures, tested
 
 
@@ -200,18 +194,13 @@ class EliminationUCB(AcquisitionFunction):
 
     The candidates are those of the acquisition set. Build a new one each round, from the model of that round. With q >
     1 points, the value is the sum of the bounds that the points have when chosen one after the other. With one
-    candidate it equals :class:`~bo_robust.acquisition.GPUCB`. It never casts the model to the dtype of X.
+    candidate it equals :class:`~bo_robust.acquisition.GPUCB`.
 
     Args:
         model: The ``CandidateEnsemble`` of all candidates.
         elimination: What :func:`eliminate` returned for this model; None: ``eliminate(model)``.
         posterior_transform: Given by Ax: one weight. Only its sign is read, and must agree with ``maximize``.
-        X_pending: Points evaluated but without feedback, as in :class:`~bo_robust.acquisition.GPUCB`. Under every
-            candidate the mean stays, and the variance is that after observing them
-            (:meth:`CandidateEnsemble.hallucinate`).
-
-    Attributes:
-        elimination: What the test found.
+        X_pending: Points evaluated but without feedback: :meth:`CandidateEnsemble.hallucinate`.
 
     Raises:
         ValueError: if an argument is not as described.
@@ -250,7 +239,7 @@ class EliminationUCB(AcquisitionFunction):
         self.set_X_pending(X_pending)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Hallucinate these points from now on, as :meth:`GPUCB.set_X_pending`, with its errors; None for no points."""
+        """Hallucinate these points from now on; None for no points."""
         # First, as it checks the points: if they are bad, nothing has changed.
         conditioned = self.members if X_pending is None else self.members.hallucinate(X_pending)
         super().set_X_pending(X_pending)
@@ -287,8 +276,7 @@ def check_elimination_of(model: CandidateEnsemble, elimination: Any) -> None:
         raise ValueError(f"elimination must be what eliminate(model, ...) returned, got {quoted(elimination)}.")
     if (len(elimination.active), elimination.t) != (len(model.candidates), len(model.train_targets) + 1):
         raise ValueError(
-            f"the elimination is of {len(elimination.active)} candidates after {elimination.t - 1} rewards, the model "
-            f"has {len(model.candidates)} and {len(model.train_targets)}; call eliminate on this model."
+            f"the elimination is of {len(elimination.active)} candidates after {elimination.t - 1} rewards; repeat it."
         )
 
 
@@ -298,7 +286,6 @@ def widths_of_round(width: Widths, t: int, gains: Tensor) -> Tensor:
 
 
 def _check_width(width: Any, model: CandidateEnsemble) -> None:
-    """Raise ``ValueError`` unless these are one width or one per candidate, without draws, that fit k(x, x)."""
     check_number(width, len(model.candidates))
     for w in each(width):
         if isinstance(w, type) or not callable(w) or isinstance(w, RandomisedWidth | BKBWidth):
@@ -312,7 +299,6 @@ def _check_width(width: Any, model: CandidateEnsemble) -> None:
 
 
 def _check_chosen(chosen: Any, elimination: str, rows: int, candidates: int) -> None:
-    """Raise ``ValueError`` unless this is None or, by errors, an index in U or -1 for every row."""
     if chosen is None:
         return
     check_tensor("chosen", chosen, floating=False)
@@ -320,10 +306,7 @@ def _check_chosen(chosen: Any, elimination: str, rows: int, candidates: int) -> 
         raise ValueError(f"chosen is for the test by errors; leave it out where elimination is {elimination!r}.")
     fits = chosen.shape in ((rows,), (rows, 1), (rows, 2)) and chosen.dtype == torch.long
     if not fits or bool(((chosen < -1) | (chosen >= candidates)).any()):
-        raise ValueError(
-            f"chosen must be {rows} or {rows} x 2 of dtype long, from -1 (nobody) to {candidates - 1}; got "
-            f"{chosen.dtype} {tuple(chosen.shape)}."
-        )
+        raise ValueError(f"chosen must be {rows} or {rows} x 2 long, -1 to {candidates - 1}, got {quoted(chosen)}.")
 
 
 def _check_sense(transform: PosteriorTransform | None, maximize: bool) -> None:
@@ -334,7 +317,4 @@ def _check_sense(transform: PosteriorTransform | None, maximize: bool) -> None:
         raise ValueError(f"EliminationUCB takes one output and no posterior_transform but a weight, got {transform!r}.")
     weight = float(weights)
     if (weight > 0) != maximize:
-        raise ValueError(
-            f"the weight {weight:g} asks to {'maximise' if weight > 0 else 'minimise'} f, the elimination has "
-            f"maximize={maximize}; build it with maximize={not maximize}."
-        )
+        raise ValueError(f"the weight {weight:g} is not of this elimination; build it with maximize={not maximize}.")

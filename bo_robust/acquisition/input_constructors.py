@@ -10,13 +10,12 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from bo_robust.acquisition.elimination import EliminationUCB, eliminate
-from bo_robust.acquisition.stable_opt import StableOpt
 from bo_robust.acquisition.ucb import GPUCB, reference
-from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
+from bo_robust.acquisition.value_at_risk import StableOpt, ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
 from bo_robust.confidence.candidate_widths import Widths, delta_of_width
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
-from bo_robust.models.inputs import from_spec
+from bo_robust.models.training_data import from_spec
 from bo_robust.risk_measures.environments import Environment, FiniteEnvironment
 from bo_robust.risk_measures.functionals import Functional, WorstCase
 from bo_robust.utils.specs import quoted
@@ -30,20 +29,13 @@ def construct_inputs_gp_ucb(
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    """Keyword arguments of :class:`GPUCB`, with its arguments and two that differ.
+    """Keyword arguments of :class:`GPUCB`.
 
-    ``width`` may also be ``{"kind": name in WIDTHS, ...}``; an unknown, missing or bad option raises ``ValueError``. Ax
-    can store only this form in JSON (and GPUCB once
-    ``ax.storage.botorch_modular_registry.register_acquisition_function`` knows it). ``delta`` is the failure
-    probability of such a width, unless its options name one or it has none.
+    ``width`` may also be ``{"kind": name in WIDTHS, ...}``, the only form that Ax can store in JSON; a wrong one raises
+    ``ValueError``. ``delta`` is the failure probability of such a width, unless its options name one or it has none.
     """
-    return {
-        "model": model,
-        "width": from_spec(width, WIDTHS, {"delta": delta}, "width"),
-        "t": t,
-        "posterior_transform": posterior_transform,
-        "X_pending": X_pending,
-    }
+    made = from_spec(width, WIDTHS, {"delta": delta}, "width")
+    return {"model": model, "width": made, "t": t, "posterior_transform": posterior_transform, "X_pending": X_pending}
 
 
 def construct_inputs_elimination_ucb(
@@ -80,11 +72,11 @@ def construct_inputs_value_at_risk_ucb(
     training_data: Any = None,
     bounds: list[tuple[float, float]] | None = None,
 ) -> dict[str, Any]:
-    """Keyword arguments of :class:`ValueAtRiskUCB`. Other arguments are those of :func:`construct_inputs_gp_ucb`.
+    """Keyword arguments of :class:`ValueAtRiskUCB`, as of :func:`construct_inputs_gp_ucb`; ``width`` may be a number.
 
-    ``environment`` may also be plain JSON, ``{"points": [{"z": 0.0}, ...], "probabilities": [...]}``, and ``width`` a
-    number. Ax gives the names of its columns in ``training_data``, and their ``bounds``. ``ValueError`` if a plain
-    environment has another form, or is not the last columns of this search space.
+    ``environment`` may also be plain JSON, ``{"points": [{"z": 0.0}, ...], "probabilities": [...]}``. Ax gives the
+    names of its columns in ``training_data``, and their ``bounds``. ``ValueError`` if a plain environment has another
+    form, or is not the last columns of this search space.
     """
     if isinstance(environment, Mapping):
         plain, environment = environment, finite_environment(environment, reference(model))
@@ -104,23 +96,16 @@ def construct_inputs_stable_opt(
     t: int | None = None,
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
-    training_data: Any = None,
 ) -> dict[str, Any]:
     """Keyword arguments of :class:`StableOpt`, as :func:`construct_inputs_value_at_risk_ucb` makes them."""
-    inputs = construct_inputs_value_at_risk_ucb(
-        model, environment, WorstCase(), width, delta, t, posterior_transform, X_pending, training_data
-    )
+    given = width, delta, t, posterior_transform, X_pending
+    inputs = construct_inputs_value_at_risk_ucb(model, environment, WorstCase(), *given)
     del inputs["functional"]
     return inputs
 
 
 def finite_environment(conditions: Any, like: Tensor) -> FiniteEnvironment:
-    """The environment of ``{"points": [{"z": 0.0}, ...], "probabilities": [...]}``, with dtype and device of ``like``.
-
-    All points must have the same names. Without probabilities they are equally likely. Another form raises
-    ``ValueError``.
-    """
-    form = "environment must be {'points': [{'z': number}, ...], 'probabilities': numbers, or left out}"
+    """The environment of ``{"points": [{"z": 0.0}, ...], "probabilities": [...]}``, in the dtype of ``like``."""
     try:
         names = list(conditions["points"][0])
         rows = [[float(point[name]) for name in names] for point in conditions["points"]]
@@ -128,32 +113,24 @@ def finite_environment(conditions: Any, like: Tensor) -> FiniteEnvironment:
         p = conditions.get("probabilities")
         probabilities = None if p is None else like.new_tensor([float(v) for v in p])
     except (TypeError, KeyError, IndexError, ValueError, AttributeError, OverflowError):
-        raise ValueError(f"{form}, got {quoted(conditions)}.") from None
+        names, alike = [], False
     if not names or not alike or not set(conditions) <= {"points", "probabilities"}:
-        raise ValueError(f"{form}, all points with the same names; got {quoted(conditions)}.")
+        form = "{'points': [{'z': number}, ...], 'probabilities': numbers or left out}, same names in all points"
+        raise ValueError(f"environment must be {form}; got {quoted(conditions)}.")
     return FiniteEnvironment(like.new_tensor(rows), probabilities)
 
 
 def check_search_space(
     conditions: Mapping[str, Any], z: Tensor, columns: Sequence[str], bounds: Sequence[tuple[float, float]]
 ) -> None:
-    """Raise ``ValueError`` unless the last columns of a search space are the conditions, and its box holds them.
-
-    ``z`` are the points of ``conditions``, ``w x d_z``. The search space has ``d`` named ``columns`` and their
-    ``bounds``.
-    """
+    """Raise ``ValueError`` unless the last columns are the conditions ``z``, ``w x d_z``, and the box holds them."""
     names, columns = list(conditions["points"][0]), list(columns)
     if columns[-len(names) :] != names or len(columns) == len(names):
-        raise ValueError(
-            f"the last parameters of the search space must be the conditions {', '.join(names)}, in this order and as "
-            f"numbers; its columns are {', '.join(columns)}."
-        )
+        conditions_last = f"the last parameters of the search space must be the conditions {', '.join(names)}"
+        raise ValueError(f"{conditions_last}, in this order and after others; its columns are {', '.join(columns)}.")
     low, high = z.new_tensor(bounds[-len(names) :]).T
     if bool(((z < low) | (z > high)).any()):
-        raise ValueError(
-            f"conditions must lie in the search space, and its parameters {', '.join(names)} must not be scaled by a "
-            f"logarithm: they range over {bounds[-len(names) :]}."
-        )
+        raise ValueError(f"conditions must lie in the search space, without a logarithm: {bounds[-len(names) :]}.")
 
 
 CONSTRUCTORS: dict[type[AcquisitionFunction], Callable[..., dict[str, Any]]] = {

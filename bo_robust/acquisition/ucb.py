@@ -23,14 +23,14 @@ from bo_robust.confidence import BKBWidth, Width
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
-from bo_robust.utils.input_checks import check_finite, check_like, check_schedule, check_tensor, quoted
+from bo_robust.utils.input_checks import check_finite, check_like, check_schedule, quoted
 
 
 class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
     """Base of the acquisition functions made of mu + w_t sigma under one GP.
 
-    The width is computed once, at construction. Width and pending points are buffers, so that ``.to`` moves them.
-    Arguments and errors are those of :class:`~bo_robust.acquisition.GPUCB`.
+    Width (computed once, at construction) and pending points are buffers, so that ``.to`` moves them. Arguments and
+    errors are those of :class:`~bo_robust.acquisition.GPUCB`.
     """
 
     width: Tensor
@@ -39,7 +39,6 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
     members: CandidateEnsemble
     _among: Tensor
     _indices: Tensor
-    _moved_together = "model, width and pending points"  # by the `.to` of the acquisition function
 
     def __init__(
         self,
@@ -77,15 +76,11 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
         self.register_buffer("X_pending", None, persistent=False)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Hallucinate these points (``k x d``, no gradient) from now on; None for no points.
-
-        ``ValueError`` unless they are ``k x d``, finite and of the model's dtype and device.
-        """
+        """Hallucinate these points (``k x d``, finite, no gradient) from now on; None for no points."""
         if X_pending is not None:
-            check_tensor("X_pending", X_pending, floating=False)
+            self._check("X_pending", X_pending)
             if X_pending.ndim != 2:
                 raise ValueError(f"X_pending must be k x d, got shape {tuple(X_pending.shape)}.")
-            self._check("X_pending", X_pending)
             check_finite("X_pending", X_pending)
         AcquisitionFunction.set_X_pending(self, X_pending)
 
@@ -98,10 +93,7 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
                 raise ValueError(f"{name} has {x.shape[-1]} columns, the model's data {d}; give points of {d} columns.")
 
     def _check(self, name: str, x: Tensor) -> None:
-        advice = (
-            "convert points, or the bounds or choices they come from, with `.to`, and "
-            f"{self._moved_together} together with the `.to` of the acquisition function"
-        )
+        advice = "convert points, or all that it holds with the `.to` of the acquisition function"
         check_like(name, x, "the model", reference(self.model), advice)
 
 
@@ -123,9 +115,8 @@ class GPUCB(ConfidenceBoundAcquisition):
             GPs only) and random numbers are computed only if a call with NaN in their place shows that the width
             depends on them.
         t: Round about to be run, a whole number >= 1; default one more than the number of observations in the model.
-        posterior_transform: To one output, as in BoTorch. Like an outcome transform, it does not rescale widths in the
-            units of f (``norm_bound``). So on a ``SingleTaskGP`` with its default ``Standardize``, ``norm_bound`` and
-            ``noise_scale`` are in standardised units, those of its GP.
+        posterior_transform: To one output. Like an outcome transform, it does not rescale widths in the units of f
+            (``norm_bound``): on a ``SingleTaskGP`` with its default ``Standardize`` these are standardised units.
         X_pending: ``k x d`` points evaluated but without feedback. For this, as for q > 1, a list of models must be a
             ``ModelListGP``.
         generator: Random numbers of a :class:`~bo_robust.confidence.RandomisedWidth`, drawn here once (on the CPU);
@@ -162,11 +153,10 @@ class GPUCB(ConfidenceBoundAcquisition):
 
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        """The bound at X (``lead x q x d``), ``lead``.
+        """The bound at X (``lead x q x d``), ``lead``; ``ValueError`` if dtypes, devices or columns do not fit.
 
         For a batched model X is ``lead x batch_shape x q x d``, where dimensions of ``batch_shape`` may be 1, and the
-        result is ``lead x batch_shape``. ``ValueError`` if X, the pending points or the width are not of the model's
-        dtype and device, or X and the pending points differ in d.
+        result is ``lead x batch_shape``.
         """
         self._check("X", X)
         self._check_columns("X", X)
@@ -175,14 +165,10 @@ class GPUCB(ConfidenceBoundAcquisition):
             self._check("X_pending", self.X_pending)
             if self.X_pending.shape[-1] != X.shape[-1]:
                 raise ValueError(
-                    f"X_pending must be k x d with the d = {X.shape[-1]} of X, got shape {tuple(self.X_pending.shape)}."
+                    f"X_pending needs the d = {X.shape[-1]} of X, got shape {tuple(self.X_pending.shape)}."
                 )
-        if X.shape[-2] == 1:
-            mean, variance = marginal_moments(
-                self.model, X, posterior_transform=self.posterior_transform, X_pending=self.X_pending
-            )
-        else:
-            mean, variance = sequential_moments(self.model, X, self.posterior_transform, self.X_pending)
+        moments = marginal_moments if X.shape[-2] == 1 else sequential_moments
+        mean, variance = moments(self.model, X, posterior_transform=self.posterior_transform, X_pending=self.X_pending)
         return (mean + self.width.unsqueeze(-1) * variance.sqrt()).sum(-1)
 
 
@@ -193,10 +179,8 @@ def width_of_round(
     gain: float | Tensor = 0.0
     uniform = torch.full(model.batch_shape, math.nan, dtype=dtype)
     # A width that reads the draws answers NaN to NaN; so does one that reads the information gain, below.
-    if _has_nan(width(t, information_gain=gain, uniform=uniform)):
-        uniform = torch.rand(model.batch_shape, generator=generator, dtype=dtype)
-    else:
-        uniform = torch.zeros_like(uniform)
+    drawn = _has_nan(width(t, information_gain=gain, uniform=uniform))
+    uniform = torch.rand(uniform.shape, generator=generator, dtype=dtype) if drawn else torch.zeros_like(uniform)
     if isinstance(width, BKBWidth):
         known = getattr(model, "effective_dimension", None)
         if not isinstance(known, Tensor):
@@ -219,18 +203,12 @@ def reference(model: Model) -> Tensor:
         inputs = inputs[0]
     tensor = inputs if isinstance(inputs, Tensor) else next(model.parameters(), None)
     if tensor is None:
-        raise ValueError(
-            f"{type(model).__name__} has neither training data nor parameters to read a dtype and device from; "
-            "GPUCB needs a model with uncertainty, such as a GP."
-        )
+        raise ValueError(f"{type(model).__name__} has neither training data nor parameters; give a GP.")
     return tensor
 
 
 def num_observations(model: Model) -> int:
-    """The number of observations of the model, or of each model of a list (models without data do not count).
-
-    Outliers that the model leaves out (``num_outliers``) count too, because they were observed in a round.
-    """
+    """The number of observations of the model, or of each model of a list, outliers that it leaves out included."""
     models = [m for m in getattr(model, "models", [model]) if getattr(m, "train_targets", None) is not None]
     counts = {m.train_targets.shape[-1] + getattr(m, "num_outliers", 0) for m in models}
     if len(counts) != 1:

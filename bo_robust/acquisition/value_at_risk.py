@@ -4,14 +4,14 @@ Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes"
 
     x_t = argmax_x VaR_alpha(u_{t-1}(x, Z)),    z_t a lacing value of x_t,    u, l = mu +- w_t sigma.
 
-The model is a GP over (x, z). One flattened posterior call gives its marginal moments at all pairs of starts and
-conditions. The quantile is exact, and gradients in x flow through the condition that it selects. The functional offers
-conditions to observe x under (lacing values, :meth:`bo_robust.risk_measures.functionals.Functional.lacing`), a
+The model is a GP over (x, z). The quantile is exact, and gradients in x flow through the condition that it selects. The
+functional offers conditions to observe x under (:meth:`bo_robust.risk_measures.functionals.Functional.lacing`), a
 selection rule takes one. In the end, :func:`recommend_design` chooses among the designs queried.
 """
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -24,7 +24,7 @@ from bo_robust.acquisition.ucb import ConfidenceBoundAcquisition, reference
 from bo_robust.confidence import ConstantWidth, Width
 from bo_robust.models.moments import given_first, marginal_moments
 from bo_robust.risk_measures.environments import Environment
-from bo_robust.risk_measures.functionals import Functional, as_functional
+from bo_robust.risk_measures.functionals import Functional, WorstCase, as_functional
 from bo_robust.risk_measures.selection_rules import RANDOM_RULES, check_selection_rule, select_by_rule
 from bo_robust.utils.input_checks import check_tensor, is_number, quoted
 
@@ -43,9 +43,8 @@ class ConditionChoice:
         point: Input of the model to be observed, ``... x d``: (x, z), or x + xi.
         regret_bound: u - l = 2 w sigma there, ``...``, in units of f. It bounds the regret of x if x maximises the
             acquisition, the functional offered z (so not "drawn"), and l <= f <= u. Not for ``MeanVariance``.
-        candidates: The candidates that chose, indices in U: ``... x 1`` of u_t, or ``... x 2`` of u_t and v_t of
-            :class:`~bo_robust.acquisition.StableOpt`. It is what :func:`~bo_robust.acquisition.eliminate` takes as
-            ``chosen``.
+        candidates: The candidates that chose, indices in U, which :func:`~bo_robust.acquisition.eliminate` takes as
+            ``chosen``: ``... x 1`` of u_t, or ``... x 2`` of u_t and v_t of :class:`StableOpt`.
     """
 
     index: Tensor
@@ -60,9 +59,8 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
 
     Build a new one each round, as :class:`~bo_robust.acquisition.GPUCB`. After maximising it over x, ask
     :meth:`select_condition` which condition to observe x under. If conditions cannot be chosen, observe x under what
-    comes and fit the model to (x, z, y): nothing else changes (Remark 1).
-
-    X are designs, ``d_x`` columns. The columns of z follow those of x in the model.
+    comes and fit the model to (x, z, y): nothing else changes (Remark 1). X are designs, ``d_x`` columns; the columns
+    of z follow those of x in the model.
 
     With q > 1 the value is the sum of the bounds that the designs have when chosen one after the other, each observed
     under its most probable lacing value, as in sequential optimisation. That costs q posterior calls.
@@ -93,7 +91,6 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     """
 
     pending_points: Tensor | None
-    _moved_together = "model, environment, width and pending points"
 
     def __init__(
         self,
@@ -107,33 +104,28 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         generator: torch.Generator | None = None,
         elimination: Elimination | None = None,
     ) -> None:
-        if isinstance(width, type) or not (width is None or callable(width) or is_number(width)):
-            raise ValueError(f"width must be a number or a schedule of bo_robust.confidence, got {quoted(width)}.")
-        schedule = width if width is None or callable(width) else ConstantWidth(float(width))
+        schedule: Any = width
+        if is_number(schedule):
+            schedule = ConstantWidth(float(schedule))
         if elimination is not None and (posterior_transform is not None or not elimination.maximize):
             raise ValueError("over candidates f is maximised, without a posterior_transform.")
         super().__init__(model, schedule, t, posterior_transform, generator, elimination)
         if not isinstance(environment, Environment):
-            raise ValueError(
-                f"environment must be one of bo_robust.risk_measures.environments, got {quoted(environment)}."
-            )
+            raise ValueError(f"environment must be one of bo_robust.risk_measures, got {quoted(environment)}.")
         self.environment = environment
         self.functional = as_functional(functional)
         self._dim = reference(model).shape[-1] if getattr(model, "train_inputs", None) is not None else None
-        if self._dim is not None:
-            _check_columns(environment, self._dim)
+        appended, own = environment.appended, environment.dim
+        if self._dim is not None and not (appended < self._dim if appended else own in (None, self._dim)):
+            columns = f"the model has {self._dim} columns, the environment {own}"
+            raise ValueError(f"{columns}: the model must be over (x, z), or over x where z are perturbations.")
         for buffer in environment.buffers():
             self._check("the environment", buffer)
         self.register_buffer("pending_points", None, persistent=False)
         self.set_X_pending(X_pending)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Hallucinate these designs (``k x d_x``) or points (``k x d``) from now on; None for no points.
-
-        ``ValueError`` if they are neither, not finite, or not of the model's dtype and device.
-        """
-        if X_pending is not None and isinstance(X_pending, Tensor) and X_pending.ndim != 2:
-            raise ValueError(f"X_pending must be k x d_x or k x d, got shape {tuple(X_pending.shape)}.")
+        """Hallucinate these designs (``k x d_x``) or points (``k x d``), finite, from now on; None for no points."""
         super().set_X_pending(X_pending)
         self.pending_points = None
         if self.X_pending is None or (self.environment.appended and self.X_pending.shape[-1] == self._dim):
@@ -144,10 +136,9 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
 
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        """The bound at designs X, ``lead x q x d_x``: ``lead``.
+        """The bound at designs X, ``lead x q x d_x``: ``lead``; ``ValueError`` if X does not fit.
 
         For a batched model X is ``lead x batch_shape x q x d_x``, and the result is ``lead x batch_shape``.
-        ``ValueError`` if X does not fit the environment, or is not of the model's dtype and device.
         """
         X = self.designs(X)
         if X.shape[-2] == 1:
@@ -161,10 +152,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         return total
 
     def bounds_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """l and u at designs ``... x d_x`` under every condition, ``... x w`` each (``... x batch_shape x w``).
-
-        Of candidates, those of the one with the largest bound at the design.
-        """
+        """l and u at designs ``... x d_x`` under every condition, ``... x w``, of the candidate of largest bound."""
         return self._bounds(self.designs(x), self.pending_points)
 
     def lacing_values(self, x: Tensor) -> Tensor:
@@ -178,14 +166,13 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         """Choose the condition to observe each design (``... x d_x``) under.
 
         ``selection_rule`` is one of :mod:`bo_robust.risk_measures.selection_rules`: "probable" (V-UCB Prob), "uniform"
-        (V-UCB Unif), "widest", or "drawn", which simulates conditions that cannot be chosen. ``generator`` (on the CPU)
-        draws for "uniform" and "drawn"; default the global one. ``ValueError`` on an unknown selection rule, or designs
-        that do not fit.
+        (V-UCB Unif), "widest", or "drawn", which simulates conditions that cannot be chosen; other words, and designs
+        that do not fit, raise ``ValueError``. ``generator`` (on the CPU) draws for "uniform" and "drawn".
         """
         check_selection_rule(selection_rule)
         x = self.designs(x)
         with torch.no_grad():
-            every_lower, every_upper = self._all_bounds(x, self.pending_points)
+            every_lower, every_upper = self.bounds_of(self.environment.points(x), self.pending_points)
             lower, upper = self._chosen(every_lower, every_upper)
             uniform = None
             if selection_rule in RANDOM_RULES:
@@ -198,19 +185,18 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     def regret_bound(self, x: Tensor, max_upper: Tensor | float | None = None) -> Tensor:
         """How far from optimal x can be, ``...``: max_upper - F(l(x)). It holds in any round where l <= f <= u.
 
-        Of candidates l is the one with the smallest F(l): it holds if the true one is active, and its bounds hold.
-        Only observations count. Points under evaluation are left out: the variances that they lower are no confidence
-        bounds. For a ``ContinuousEnvironment`` it holds as far as its points stand for Z.
+        Of candidates l is the one with the smallest F(l): it holds if the true one is active. Only observations count:
+        the variances that points under evaluation lower are no confidence bounds. For a ``ContinuousEnvironment`` it
+        holds as far as its points stand for Z.
 
         Args:
             x: Designs, ``... x d_x``, such as the recommended one.
             max_upper: max_x F(u), the value that ``optimize_acqf`` returned without points under evaluation. The result
-                then bounds the regret F(f(x*)) - F(f(x)), as far as the search found the maximum. None stands for F(u)
-                of x itself: the result is the length of the interval of F(f(x)), which bounds the regret only if x
-                maximises F(u).
+                then bounds the regret F(f(x*)) - F(f(x)), as far as the search found the maximum. None: F(u) of x
+                itself, for the length of the interval of F(f(x)), which bounds the regret only if x maximises F(u).
         """
         with torch.no_grad():
-            lower, upper = self._all_bounds(self.designs(x), None)
+            lower, upper = self.bounds_of(self.environment.points(self.designs(x)), None)
             p = self.environment.probabilities
             low, high = self.functional.lower_bound(lower, upper, p), self.functional.upper_bound(lower, upper, p)
             if self.over_candidates:
@@ -222,10 +208,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
 
     def _bounds(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
         """l and u at every condition; over candidates, those by which x and its condition are chosen."""
-        return self._chosen(*self._all_bounds(x, pending))
-
-    def _all_bounds(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
-        return self.bounds_of(self.environment.points(x), pending)
+        return self._chosen(*self.bounds_of(self.environment.points(x), pending))
 
     def _chosen(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Of the bounds of all (``... x h x w``) those of the candidate with the largest bound of F, ``... x w``."""
@@ -246,8 +229,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     def bounds_of(self, points: Tensor, pending: Tensor | None, block: int = BLOCK) -> tuple[Tensor, Tensor]:
         """l and u at inputs of the model, ``... x q x d``: ``... x q`` each (``... x batch_shape x q``).
 
-        ``pending`` are points to hallucinate, ``k x d`` for all or ``... x k x d``; ``block`` is the number of points
-        of one posterior call.
+        ``pending`` are points to hallucinate, ``k x d`` or ``... x k x d``; a posterior call has ``block`` points.
         """
         self._check("the width", self.width)
         if not self.over_candidates:
@@ -276,18 +258,58 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         return torch.cat([pending.expand(*point.shape[:-2], *pending.shape[-2:]), point], -2)
 
     def designs(self, X: Tensor) -> Tensor:
-        """Designs ``... x d_x`` as they are.
-
-        ``ValueError`` if X has another number of columns, or is not of the model's dtype and device.
-        """
+        """X as it is; ``ValueError`` unless it has the columns of designs, and the model's dtype and device."""
         self._check("X", X)
         d_x = None if self._dim is None else self._dim - self.environment.appended
         if d_x is not None and X.shape[-1] != d_x:
-            raise ValueError(
-                f"X has {X.shape[-1]} columns; the model has {self._dim}: {d_x} of x, then those of z. Give x alone "
-                f"(the bounds of x, 2 x {d_x}, to optimize_acqf)."
-            )
+            raise ValueError(f"X has {X.shape[-1]} columns, not {d_x}: give x alone (optimize_acqf: the bounds of x).")
         return X
+
+
+class StableOpt(ValueAtRiskUCB):
+    """StableOpt: min_z u(x, z) over the conditions of an environment; ``select_condition`` is argmin_z l(x, z).
+
+    It is V-UCB of ``WorstCase()``, its limit as alpha -> 0 (Bogunovic, Scarlett, Jegelka & Cevher, "Adversarially
+    Robust Optimization with Gaussian Processes", NeurIPS 2018). Over candidates it is HE-StableOpt (Ziomek, Adachi &
+    Osborne 2024, Algorithm 2): the design has the largest worst bound of any candidate, the condition the least lower
+    bound.
+
+    For the epsilon-stable setting pass ``PerturbationEnvironment.ball(epsilon, bounds)``. The minimum is then over
+    fixed points of the ball, and may miss the smallest value on the ball by a little.
+
+    Other arguments and errors are those of :class:`ValueAtRiskUCB`.
+
+    Args:
+        environment: Finite conditions or perturbations. Probabilities only tell the possible (> 0) from the impossible.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        environment: Environment,
+        width: Width | float | None = None,
+        t: int | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        X_pending: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        elimination: Elimination | None = None,
+    ) -> None:
+        super().__init__(
+            model, environment, WorstCase(), width, t, posterior_transform, X_pending, generator, elimination
+        )
+
+    def _chosen(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        """At every condition the least lower bound of any candidate, and the upper bound of the one that chose x."""
+        lower_of_winner, upper_of_winner = super()._chosen(lower, upper)
+        if not self.over_candidates:
+            return lower_of_winner, upper_of_winner
+        return lower[..., self._among, :].amin(-2), upper_of_winner
+
+    def _choosing_candidates(self, lower: Tensor, upper: Tensor, index: Tensor) -> Tensor:
+        """Indices in U, ``... x 2``: who chose the design, and who chose its condition."""
+        at = lower.gather(-1, index[..., None, None].expand(*lower.shape[:-1], 1)).squeeze(-1)
+        of_condition = self._indices[at.masked_fill(~self._among, torch.inf).argmin(-1)]
+        return torch.cat([super()._choosing_candidates(lower, upper, index), of_condition.unsqueeze(-1)], -1)
 
 
 @dataclass(frozen=True)
@@ -314,8 +336,7 @@ def recommend_design(
 ) -> RecommendedDesign:
     """argmax over the designs queried so far of F(mu(x, Z)), ties to the first (Nguyen et al. 2021, Section 4).
 
-    Other arguments are those of :class:`ValueAtRiskUCB`. ``X_queried`` holds designs without z, ``k x d_x``.
-    ``ValueError`` if it has no design, or its columns do not fit the environment and model.
+    ``X_queried`` holds designs without z, ``k x d_x``. ``ValueError`` if it has none, or they do not fit.
     """
     functional = as_functional(functional)
     check_tensor("X_queried", X_queried)
@@ -325,10 +346,7 @@ def recommend_design(
         points = environment.points(X_queried)  # k x w x d
         k, w, d = points.shape
         if getattr(model, "train_inputs", None) is not None and reference(model).shape[-1] != d:
-            raise ValueError(
-                f"designs and conditions have {d} columns, the model {reference(model).shape[-1]}; give designs "
-                "without their z."
-            )
+            raise ValueError(f"designs with conditions have {d} columns, not the model's; give designs without z.")
         mean, _ = marginal_moments(model, points.reshape(k * w, d), BLOCK, posterior_transform)
         values = functional(mean.reshape(*mean.shape[:-1], k, w), environment.probabilities)
         index = values.argmax(-1)
@@ -346,9 +364,7 @@ def choose_condition(
 ) -> ConditionChoice:
     """Pick a condition for every design (``... x d_x``), with l and u over the conditions (``... x w``).
 
-    ``functional`` offers the conditions worth observing. ``selection_rule`` is one of
-    :mod:`bo_robust.risk_measures.selection_rules`, whose draws are ``uniform`` (``...``). ``ValueError`` if draws are
-    missing or the selection rule is unknown.
+    ``uniform`` (``...``) are draws for the selection rules of :mod:`bo_robust.risk_measures.selection_rules`.
     """
     p, gap = environment.probabilities, upper - lower
     # A draw follows the probabilities of the conditions, the selection rule "probable" may rank by a density.
@@ -363,12 +379,3 @@ def choose_condition(
 def value_at(values: Tensor, index: Tensor) -> Tensor:
     """The value of z of every design at an index: ``... x w x d_z`` and ``...`` to ``... x d_z``."""
     return values.gather(-2, index[..., None, None].expand(*index.shape, 1, values.shape[-1])).squeeze(-2)
-
-
-def _check_columns(environment: Environment, dim: int) -> None:
-    fits = environment.appended < dim if environment.appended else environment.dim in (None, dim)
-    if not fits:
-        raise ValueError(
-            f"the environment has {environment.dim} columns and the model {dim}: the model must be over (x, z) with at "
-            "least one column of x, or, for perturbations, over x with as many columns as they have."
-        )

@@ -4,12 +4,10 @@ Importing this module registers models and acquisitions for Ax' storage. In a ne
 ``Client.load_from_json_file``.
 
 Rewards reach the models as reported, in the order of their trials; Ax' Winsorize, BilogY and StandardizeY are left out.
-The default method and "bkb" take rewards in any units: their models standardise (the former by the inliers), and see
-rewards divided by a power of 1024 where they are very small or large, since BoTorch rounds absolutely. For the other
-methods levels, widths and noise variances would mean something else every round. Their prior is the theory's, mean zero
-and k(x, x) = 1. So report to them in units in which f is of order one about zero: (y - center) / scale with numbers
-chosen beforehand. Parameters are mapped to the unit box (by logarithms and one-hot columns where the search space asks
-for them). Both senses of the objective are understood.
+The default method and "bkb" take rewards in any units: their models standardise, and see rewards divided by a power of
+1024 where they are very small or large. For the other methods report rewards in units in which f is of order one about
+zero, (y - center) / scale with numbers chosen beforehand: their prior is the theory's, mean zero and k(x, x) = 1.
+Parameters are mapped to the unit box. Both senses of the objective are understood.
 
 Trials that run, or were abandoned, are hallucinated: their means stay, their variances are as if observed. Ax never
 forgets an abandoned trial, so mark a trial that says nothing about its point as failed. A design whose second reading
@@ -34,11 +32,7 @@ from ax.generation_strategy.generator_spec import GeneratorSpec
 from ax.generation_strategy.transition_criterion import MinTrials
 from ax.generators.torch.botorch_modular.acquisition import Acquisition
 from ax.generators.torch.botorch_modular.surrogate import ModelConfig, SurrogateSpec
-from ax.storage.botorch_modular_registry import (
-    register_acquisition,
-    register_acquisition_function,
-    register_model,
-)
+from ax.storage.botorch_modular_registry import register_acquisition, register_acquisition_function, register_model
 from ax.storage.transform_registry import register_transform
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
@@ -50,6 +44,7 @@ from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
 from bo_robust.methods import DEFAULT, METHODS, choose, flagged
 from bo_robust.models import BKBModel, RobustGP, suggest_replicates
+from bo_robust.models.replication import replication_candidates
 from bo_robust.models.reward_units import rescaling_unit
 from bo_robust.models.training_data import recommendable
 from bo_robust.utils.input_checks import check_count
@@ -77,12 +72,10 @@ class ValueOfDesigns(AcquisitionFunction):
         self.acqf, self.X_pending = acqf, acqf.X_pending
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Hallucinate these points ``k x d``, as the acquisition of designs does."""
         super().set_X_pending(X_pending)
         self.acqf.set_X_pending(X_pending)
 
     def forward(self, X: Tensor) -> Tensor:
-        """The value at points ``lead x q x d``, ``lead``."""
         return self.acqf(X[..., : X.shape[-1] - self.acqf.environment.appended])
 
 
@@ -90,12 +83,10 @@ class RobustAcquisition(Acquisition):
     """Ax' ``Acquisition``, except that arms may be measured again, and methods that choose conditions do so.
 
     The models learn which side of each objective is good. Where the search space is finite, a reading that is better
-    than all inliers, but flagged as an outlier, is measured a second time before the maximum:
-    :func:`bo_robust.suggest_replicates`.
-
-    On search spaces of finitely many points Ax leaves out points observed or pending, as suits expected improvement,
-    which gains nothing there. For the upper confidence bounds the maximum is over all points. Several points are chosen
-    one after the other, the earlier ones hallucinated.
+    than all inliers, but flagged as an outlier, is measured a second time before the maximum
+    (:func:`bo_robust.suggest_replicates`). Ax leaves out points observed or pending there, as suits expected
+    improvement; the maximum of an upper confidence bound is over all points. Several points are chosen one after the
+    other, the earlier ones hallucinated.
     """
 
     acqf: Any
@@ -106,8 +97,7 @@ class RobustAcquisition(Acquisition):
         several = torch_opt_config.is_moo or torch_opt_config.outcome_constraints is not None
         if several and botorch_acqf_class in CONSTRUCTORS:
             raise ValueError(
-                "this method takes one objective and no constraints on outcomes; generation_strategy() without a "
-                "method and a width takes them."
+                "this method takes one objective and no constraints on outcomes; leave method and width out."
             )
         if botorch_acqf_class is not ValueAtRiskUCB:
             for model, weight in _sided(surrogate.model, torch_opt_config.objective_weights):
@@ -154,14 +144,11 @@ class RobustAcquisition(Acquisition):
         return torch.cat(points), torch.cat(values), torch.ones(len(points), dtype=points[0].dtype)
 
     def _replicate(self, observed: Tensor | None, pending: Tensor | None, fixed: Mapping[int, float]) -> Tensor | None:
-        """The best replication candidate, ``1 x d``, that is in the search space and not on its way already.
-
-        Constraints have none: they have no better side.
-        """
+        """The best replication candidate of an objective, ``1 x d``, in the search space and not on its way already."""
         for model, weight in _sided(self._model, self._objective_weights):
             if suggest_replicates(model, candidates=model.train_X_all, maximize=weight > 0.0) is None:
                 continue
-            for x in model.train_X_all[model.replication_candidates(weight > 0.0)].unsqueeze(1):
+            for x in model.train_X_all[replication_candidates(model, weight > 0.0)].unsqueeze(1):
                 obeys = all(abs(float(x[0, i]) - value) <= ROUNDING for i, value in fixed.items())
                 if obeys and _holds(observed, x) and not _holds(pending, x):
                     return x.to(self._objective_weights)
@@ -213,9 +200,8 @@ def generation_strategy(
         seed: Seed of the initial design, >= 0; None: drawn from Ax' random numbers (``Client(random_seed=...)``).
         num_restarts: Restarts of the search for the best acquisition.
         raw_samples: Points from which this search gets its starts, >= ``num_restarts``.
-        settings: Settings of the method, plain JSON: see :mod:`bo_robust.methods`, whose ``METHODS[method].settings``
-            has the defaults. Those in the units of the rewards have none here. ``noise_var`` is learned where it is
-            None. Lengthscales are in the unit box.
+        settings: Settings of the method, plain JSON, with the defaults of ``METHODS[method].settings``; those in the
+            units of the rewards have none here. Lengthscales are in the unit box.
 
     Raises:
         ValueError: if the method or a setting is unknown, missing, out of range or no plain JSON.
@@ -253,11 +239,10 @@ def generation_strategy(
     start = {"seed": None if seed is None else int(seed), "deduplicate": False}
     sobol = GeneratorSpec(generator_enum=Generators.SOBOL, generator_kwargs=start)
     lost = [TrialStatus.FAILED, TrialStatus.ABANDONED]
+    counted: dict[str, Any] = {"transition_to": method, "use_all_trials_in_exp": True}
     enough = [
-        MinTrials(threshold=initial, transition_to=method, not_in_statuses=lost, use_all_trials_in_exp=True),
-        MinTrials(
-            threshold=1, transition_to=method, only_in_statuses=[TrialStatus.COMPLETED], use_all_trials_in_exp=True
-        ),
+        MinTrials(threshold=initial, not_in_statuses=lost, **counted),
+        MinTrials(threshold=1, only_in_statuses=[TrialStatus.COMPLETED], **counted),
     ]
     nodes = [
         GenerationNode(name="initial", generator_specs=[sobol], transition_criteria=enough),
@@ -270,8 +255,7 @@ def complete_observed(client: Client, trial_index: int, conditions: Mapping[str,
     """Complete a value-at-risk trial under the condition that came on its own, not the proposed one (field mode).
 
     The design of the trial under the condition observed becomes a new, completed trial, whose index is returned. The
-    proposed trial is marked failed, which is how Ax forgets a point. (In simulator mode, measure under the proposed
-    condition and call ``Client.complete_trial`` as always.)
+    proposed trial is marked failed, which is how Ax forgets a point.
 
     Args:
         client: Client of the experiment.
@@ -280,7 +264,11 @@ def complete_observed(client: Client, trial_index: int, conditions: Mapping[str,
         raw_data: As in ``Client.complete_trial``.
     """
     experiment, strategy = _parts(client)
-    names = tuple(_environment(strategy)["points"][0])
+    (*_, node) = strategy.nodes_by_name.values()
+    options = node.generator_specs[0].generator_kwargs.get("botorch_acqf_options", {})
+    if "environment" not in options:
+        raise ValueError("this is for experiments whose generation strategy is generation_strategy('v-ucb', ...).")
+    names = tuple(options["environment"]["points"][0])
     if set(conditions) != set(names):
         raise ValueError(f"conditions must give {', '.join(names)}, got {dict(conditions)!r}.")
     (proposed,) = experiment.trials[trial_index].arms
@@ -295,12 +283,10 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
     """Return the parameters to use among those observed, and the model's mean there, in units of the objective.
 
     They are those of the best mean, and not those of the luckiest observation, nor of a design whose only readings are
-    outliers on the bad side.
-
-    Where the method chooses conditions, the design comes without conditions, and mean and best are of the value at
-    risk (the UPPER tail where the objective is minimised). Under constraints on outcomes the means there must keep
-    them. Raises ``ValueError`` if the strategy is not that of :func:`generation_strategy`, its initial design
-    is not completed, no mean keeps the constraints, one is relative, or there are several objectives.
+    outliers on the bad side. Where the method chooses conditions, the design comes without conditions, and mean and
+    best are of the value at risk (the UPPER tail where the objective is minimised). Under constraints on outcomes the
+    means there must keep them. Raises ``ValueError`` if the strategy is not that of :func:`generation_strategy`, its
+    initial design is not completed, no mean keeps the constraints, one is relative, or there are several objectives.
     """
     experiment, node, adapter = _fitted(client)
     optimization: Any = experiment.optimization_config
@@ -337,8 +323,8 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
 def outlier_trials(client: Client) -> list[int]:
     """Return the indices of completed trials of which the model flags a value as an outlier (or truncates it).
 
-    Values are those of objectives and of constrained outcomes. Raises ``ValueError`` if the generation strategy is not
-    that of :func:`generation_strategy`, or its initial design is not completed.
+    Values are those of objectives and of constrained outcomes. Raises ``ValueError`` where there is no model of
+    :func:`generation_strategy` yet.
     """
     experiment, _, adapter = _fitted(client)
     optimization: Any = experiment.optimization_config
@@ -363,10 +349,7 @@ def _fitted(client: Client) -> tuple[Experiment, GenerationNode, Any]:
     adapter: Any = strategy.fit(experiment)
     if strategy.current_node_name != node.name:
         done = len(experiment.trial_indices_by_status[TrialStatus.COMPLETED])
-        raise ValueError(
-            f"there is no model yet: {done} of {len(experiment.trials)} trials are completed, and the initial design "
-            "goes on."
-        )
+        raise ValueError(f"there is no model yet: {done} of {len(experiment.trials)} trials are completed.")
     return experiment, node, adapter
 
 
@@ -394,15 +377,6 @@ def _feasible(constraints: list[Any], adapter: Any, X: Tensor) -> Tensor:
                 feasible &= ~(X.unsqueeze(1) == broken).all(-1).any(1)
         feasible &= total <= constraint.bound if upper else total >= constraint.bound
     return feasible
-
-
-def _environment(strategy: GenerationStrategy) -> Mapping[str, Any]:
-    """The environment of the method that chooses conditions."""
-    for node in strategy.nodes_by_name.values():
-        options = node.generator_specs[0].generator_kwargs.get("botorch_acqf_options", {})
-        if "environment" in options:
-            return options["environment"]
-    raise ValueError("this is for experiments whose generation strategy is generation_strategy('v-ucb', ...).")
 
 
 register_acquisition(RobustAcquisition)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -27,13 +27,7 @@ from bo_robust.utils.random import stream
 
 __all__ = ["Recommendation", "RobustSampler"]
 
-SEARCH = (
-    "num_initial",
-    "repeats",
-    "restarts",
-    "raw_samples",
-    "device",
-)  # arguments of `suggest`; all others are of the method
+SEARCH = ("num_initial", "repeats", "restarts", "raw_samples", "device")  # of `suggest`; others are of the method
 
 
 class Recommendation(NamedTuple):
@@ -48,12 +42,11 @@ class RobustSampler(BaseSampler):
 
     Parameters reach the model in the unit cube: as logarithms where the distribution is logarithmic; whole numbers and
     steps with an equal share each; categorical ones as one column per choice. Parameters that are not in every
-    completed trial (conditional ones) are drawn uniformly and not modelled. So are all parameters of the first trial,
-    of which nothing is known.
+    completed trial (conditional ones), and all of the first trial, are drawn uniformly and not modelled.
 
     If a later run changes the range of a parameter, that of the completed trial of the largest number counts. Trials
-    whose value is outside it are left out of the model, all others count. A range that changes in every second trial or
-    more often, or came back more than once, depends on other parameters: such a parameter counts as conditional.
+    whose value is outside it are left out of the model. A range that changes in every second trial or more often, or
+    came back more than once, depends on other parameters: such a parameter counts as conditional.
 
     Trials that were pruned, failed or returned an infinite value are not readings, but keep the sampler away from where
     failure is likelier than success. Running trials are not proposed again. A worker that was killed leaves a running
@@ -124,10 +117,6 @@ class RobustSampler(BaseSampler):
         They are not those of the luckiest trial, as ``study.best_params`` are. Parameters that are not modelled are
         those of the latest completed trial there. Raises ``ValueError`` if the study has several objectives, no trial
         is completed or none is predicted to keep the constraints, or they have no parameter in common.
-
-        Examples:
-            >>> study.optimize(objective, n_trials=50)
-            >>> x, value = study.sampler.recommend(study)
         """
         search_space = self.infer_relative_search_space(study)
         if len(study.directions) > 1:
@@ -146,15 +135,10 @@ class RobustSampler(BaseSampler):
         return Recommendation(dict(latest.params), found.mean)
 
     def outlier_trials(self, study: Study) -> list[FrozenTrial]:
-        """Return completed trials with a value that the model flags as an outlier, in the order of completion.
-
-        The list is empty if no trial is completed, or they have no parameter in common.
-        """
+        """Return completed trials with a value that the model flags as an outlier, in the order of completion."""
         search_space = self.infer_relative_search_space(study)
-        if not search_space:
-            return []
         history = _History(study, search_space)
-        if not history.completed:
+        if not (search_space and history.completed):
             return []
         outliers = self._suggest(study, history, q=0).outliers
         return [history.completed[row] for row in outliers.nonzero().flatten().tolist()]
@@ -194,12 +178,10 @@ class _Axis:
 
     def __init__(self, name: str, distribution: Any) -> None:
         self.name, self.distribution = name, distribution
-        self.choices: tuple[Any, ...] = ()
-        self.values: list[float] = []
-        if isinstance(distribution, CategoricalDistribution):
-            self.choices = distribution.choices
-            self.values = [float(k) for k in range(len(self.choices))]
-            self.bounds = (0.0, float(len(self.choices) - 1))
+        self.choices: tuple[Any, ...] = getattr(distribution, "choices", ())
+        self.values = [float(k) for k in range(len(self.choices))]
+        if self.choices:
+            self.bounds = (0.0, self.values[-1])
             return
         low, high, step = distribution.low, distribution.high, distribution.step
         half = 0.5 * (step or 0.0)
@@ -226,14 +208,12 @@ class _Axis:
 
 
 class _History:
-    """What the trials say about a search space; the trial ``number``, about to be proposed, is left out.
-
-    Completed trials come in the order of their completion.
-    """
+    """Trials in a search space, completed ones in the order of their completion; that to be proposed is left out."""
 
     def __init__(self, study: Study, search_space: dict[str, BaseDistribution], number: int | None = None) -> None:
         self.axes = [_Axis(name, distribution) for name, distribution in search_space.items()]
-        trials = [t for t in study.get_trials(deepcopy=False) if t.number != number and _holds(t, search_space)]
+        trials = [t for t in study.get_trials(deepcopy=False) if t.number != number]
+        trials = [t for t in trials if all(_holds(t, *axis) for axis in search_space.items())]
         done = [t for t in trials if t.state == TrialState.COMPLETE and all(map(math.isfinite, t.values))]
         self.completed = sorted(done, key=lambda t: (t.datetime_complete, t.number))
         rest = [t for t in trials if t not in done and t.state != TrialState.WAITING]
@@ -263,15 +243,11 @@ def _latest_ranges(completed: list[FrozenTrial]) -> dict[str, BaseDistribution]:
     return latest
 
 
-def _holds(trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> bool:
-    """Whether the trial has a value of every parameter within its range."""
-    return all(name in trial.params and _has(trial, name, d) for name, d in search_space.items())
-
-
-def _has(trial: FrozenTrial, name: str, distribution: BaseDistribution) -> bool:
-    if trial.distributions[name] == distribution:  # a user may have enqueued a value outside it
+def _holds(trial: FrozenTrial, name: str, distribution: BaseDistribution) -> bool:
+    """Whether the trial has a value of the parameter within this range."""
+    if trial.distributions.get(name) == distribution:  # a user may have enqueued a value outside it
         return True
     try:
         return distribution._contains(distribution.to_internal_repr(trial.params[name]))
-    except ValueError:  # no such choice
+    except (KeyError, ValueError):  # no such parameter or choice
         return False

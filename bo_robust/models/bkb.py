@@ -2,8 +2,7 @@
 
 Calandriello, Carratino, Lazaric, Valko, Rosasco 2019, section 3. Each observed point enters the dictionary on its own
 with probability min(1, q sigma~^2(x)). The leverage score sigma~^2 is variance / noise_var under an earlier dictionary,
-so points that the others do not explain enter. About q d_eff points are enough, d_eff = tr K (K + noise_var I)^-1. Mean
-and variance are those of :class:`~bo_robust.models.FeatureGP` on the Nyström features of the dictionary.
+so points that the others do not explain enter, about q d_eff of them, d_eff = tr K (K + noise_var I)^-1.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from bo_robust.features.leverage import entry_oversampling
 from bo_robust.features.maps import NystromMap
 from bo_robust.features.nystrom import NystromWeights
 from bo_robust.models.feature_gp import CPU_BLOCK, CUDA_BLOCK, FeatureGP
-from bo_robust.models.fitting import fit_evidence, fit_rows
 from bo_robust.models.linear_regression import WeightPosterior, gaussian_weights
+from bo_robust.models.marginal_likelihood import fit_evidence, fit_rows
 from bo_robust.utils.input_checks import check_count, check_oversampling
 from bo_robust.utils.linalg import on_cuda
 from bo_robust.utils.random import stream
@@ -45,11 +44,8 @@ UNEXPLAINED = 1.0  # when the dictionary misses more than this many noise varian
 def group_copies(X: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Group points ``n x d`` and rewards ``n`` by points of equal coordinates: regression data of the distinct points.
 
-    The c rewards of one point inform the posterior as their mean does, with 1/c of the noise: features and mean
-    weighted by sqrt(c) give the same normal equations.
-
-    Returns:
-        The row in which each distinct point occurs first, ascending; sqrt(c); sqrt(c) times the mean reward.
+    The c rewards of one point inform the posterior as their mean does, with 1/c of the noise. Returns the row in which
+    each distinct point occurs first, ascending; sqrt(c); sqrt(c) times the mean reward.
     """
     _, label, counts = torch.unique(X, dim=0, return_inverse=True, return_counts=True)
     n, num = X.shape[0], counts.shape[0]
@@ -67,7 +63,7 @@ class BKBModel(FeatureGP):
 
     The variance does not starve far from the dictionary. With n <= ``min_size`` distinct points the dictionary holds
     all of them, and the model is the exact GP. Copies of a point are counted, not repeated. All else is as in
-    :class:`FeatureGP`.
+    :class:`FeatureGP`; with an outcome transform, leverage scores are in units of the transformed rewards.
 
     The draw starts from ``min_size`` points chosen uniformly and takes two rounds. In each, a distinct point with c
     copies enters with probability 1 - (1 - p)^c, p = min(1, q sigma~^2), where sigma~^2 uses all data and the
@@ -77,8 +73,7 @@ class BKBModel(FeatureGP):
     hyperparameters or the data changed.
 
     ``fit_gpytorch_mll`` maximises the evidence of the exact GP of at most 800 observations, chosen at random
-    (:meth:`to_standard_model`). It does not depend on the dictionary, which is drawn once afterwards, for the
-    hyperparameters found.
+    (:meth:`to_standard_model`), and draws the dictionary once afterwards.
 
     :meth:`condition_on_observations` keeps the dictionary, at O(n' m^2 + m^3), until n has doubled since the draw, or
     the sum of k(x, x) - ||phi(x)||^2 over the added points exceeds ``noise_var``. Up to there K <= Phi Phi^T +
@@ -86,13 +81,8 @@ class BKBModel(FeatureGP):
     redraws while n <= ``min_size``. Fantasies never redraw.
 
     Pending points of :class:`~bo_robust.acquisition.GPUCB` lower the variance as in BBKB's batches (Calandriello et al.
-    2020): the variance is the one after conditioning on them, whatever the rewards, and the mean stays
-    (:meth:`with_pending`). Joint posteriors (q > 1, Monte Carlo acquisition functions) include what the dictionary
-    misses.
-
-    ``BKBWidth`` takes :attr:`effective_dimension` in place of an information gain, also in ``GPUCB``. Arguments not
-    listed are those of :class:`FeatureGP`; with an outcome transform, leverage scores are in units of the transformed
-    rewards.
+    2020, :meth:`with_pending`). Joint posteriors (q > 1) include what the dictionary misses. ``BKBWidth`` takes
+    :attr:`effective_dimension` in place of an information gain, also in ``GPUCB``.
 
     Args:
         oversampling: q >= 1. The theorems ask for :func:`bo_robust.features.leverage.theory_oversampling`, which keeps
@@ -104,8 +94,7 @@ class BKBModel(FeatureGP):
         seed: Seed of the draw, >= 0. Draws for different numbers of observations are independent.
 
     Raises:
-        ValueError: as :class:`FeatureGP`, or if ``oversampling``, ``max_size``, ``min_size`` or ``seed`` is not as
-            described.
+        ValueError: as :class:`FeatureGP`, or if one of these arguments is not as described.
 
     Example:
         >>> model = BKBModel(X, Y, max_size=200)
@@ -138,16 +127,9 @@ class BKBModel(FeatureGP):
         check_oversampling(oversampling)
         check_count(1, max_size=max_size, min_size=min_size)
         check_count(0, seed=seed)
+        one = NystromMap(size=1)  # until the dictionary is drawn, below
         super().__init__(
-            train_X,
-            train_Y,
-            NystromMap(size=1),  # until the dictionary is drawn, below
-            noise_var=noise_var,
-            likelihood=likelihood,
-            covar_module=covar_module,
-            mean_module=mean_module,
-            outcome_transform=outcome_transform,
-            input_transform=input_transform,
+            train_X, train_Y, one, noise_var, likelihood, covar_module, mean_module, outcome_transform, input_transform
         )
         self.oversampling, self.seed = oversampling, seed
         self.max_size, self.min_size = max_size, min(min_size, max_size)
@@ -161,15 +143,11 @@ class BKBModel(FeatureGP):
     def construct_inputs(  # type: ignore[override]
         cls, training_data: SupervisedDataset, noise_var: float | None = None, **options: Any
     ) -> dict[str, Any]:
-        """As in :class:`FeatureGP`, without ``features``.
-
-        ``options`` may hold ``oversampling``, ``max_size``, ``min_size`` and ``seed``, which Ax can store in JSON.
-        """
-        names = ("oversampling", "max_size", "min_size", "seed")
-        chosen = {name: options.pop(name) for name in names if name in options}
-        inputs = super().construct_inputs(training_data, NystromMap(size=1), noise_var=noise_var, **options)
+        """As in :class:`FeatureGP`, without ``features``; ``options`` may hold the arguments of the draw."""
+        inputs = super().construct_inputs(training_data, NystromMap(size=1), noise_var=noise_var)
         del inputs["features"]
-        return inputs | chosen
+        names = ("oversampling", "max_size", "min_size", "seed")
+        return inputs | {name: options[name] for name in names if name in options}
 
     @property
     def dictionary(self) -> Tensor:
@@ -193,8 +171,7 @@ class BKBModel(FeatureGP):
     def to_standard_model(self) -> SingleTaskGP:
         """The exact GP of the observations, of 800 chosen at random if there are more, with the modules of this model.
 
-        It takes the observations in the units of this model's transforms, and shares the input transform if that
-        learns.
+        Observations are in the units of this model's transforms; an input transform that learns is shared.
         """
         transform = getattr(self, "input_transform", None)
         if transform is not None and any(parameter.requires_grad for parameter in transform.parameters()):
@@ -217,10 +194,7 @@ class BKBModel(FeatureGP):
         return mll.eval()
 
     def with_pending(self, X_pending: Tensor) -> BKBModel:
-        """The model after observing ``k x d`` points of unknown reward. Use its variance only: its mean means nothing.
-
-        The points have no gradient. The same points give the same model object.
-        """
+        """The model after observing ``k x d`` points of unknown reward, cached. Its mean means nothing."""
         if self._pending is None or not torch.equal(self._pending[0], X_pending):
             zeros = X_pending.new_zeros(*X_pending.shape[:-1], 1)
             model = cast(BKBModel, self.condition_on_observations(X_pending, zeros))
@@ -243,7 +217,7 @@ class BKBModel(FeatureGP):
         return model
 
     def eval(self) -> BKBModel:
-        """As in PyTorch. BoTorch sets the transformed inputs as training data, which is no change of the data."""
+        """As in PyTorch; that BoTorch then sets transformed inputs as training data is no change of the data."""
         stale = self._stale
         super().eval()
         self._stale = stale
@@ -326,7 +300,6 @@ class BKBModel(FeatureGP):
         return torch.as_tensor(generator.random(num), device=like.device)
 
     def _leverage_scores(self, X: Tensor) -> Tensor:
-        """sigma~^2 at transformed points ``n x d``, ``n``."""
         with torch.no_grad():
             noise_var = self._posterior_weights()[1].noise_var
             return self._marginal(X.unsqueeze(-2))[1].squeeze(-1) / noise_var

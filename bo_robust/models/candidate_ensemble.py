@@ -33,17 +33,17 @@ from bo_robust.utils.input_checks import check_finite, check_like, check_tensor,
 class CandidateEnsemble(GPyTorchModel, GP):
     """Exact GPs under h candidate priors, weighted by their marginal likelihood.
 
-    Candidates are priors in the units of the rewards, so the model does not standardise rewards by default. With
-    ``outcome_transform=Standardize(m=1)`` they are priors of the rewards standardised by all of them.
+    Candidates are priors in the units of the rewards. With ``outcome_transform=Standardize(m=1)`` they are priors of
+    the rewards standardised by all of them.
 
     Use it where lengthscale, period, additive decomposition, kernel family or prior mean are unknown and you can name
     candidates, and where the first points may not show f's variation: a fit settles there on one answer. Do not use it
     where the first points are spread and f varies everywhere alike (``SingleTaskGP`` does as well and costs less), or
     with outliers: give it the inliers of a ``RobustGP``. It costs O(h n^3).
 
-    Its posterior is one Gaussian with the mean and covariance of the mixture of the candidates' posteriors, which all
-    of BoTorch takes. :meth:`member_moments` and :meth:`member_posterior` return those of the candidates. Which of them
-    the rewards contradict is found outside of the model, by :func:`~bo_robust.acquisition.eliminate`.
+    Its posterior is one Gaussian with the mean and covariance of the mixture of the candidates' posteriors, which
+    :meth:`member_moments` and :meth:`member_posterior` return. Which candidates the rewards contradict is found by
+    :func:`~bo_robust.acquisition.eliminate`.
 
     Nothing is fitted: ``fit_gpytorch_mll`` returns at once. The model never changes: methods return a new one. Data and
     hyperparameters are not in ``state_dict``.
@@ -112,8 +112,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
     ) -> dict[str, Any]:
         """Keyword arguments of the constructor from a data set whose rows are in the order observed.
 
-        Noise variances of the data are ignored, and what Ax adds for categorical, fidelity or task features. Ax can
-        store candidates in JSON only as plain dicts.
+        Noise variances and what Ax adds for special features are ignored. Ax stores candidates only as plain dicts.
         """
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
         inputs.pop("train_Yvar", None)
@@ -126,7 +125,6 @@ class CandidateEnsemble(GPyTorchModel, GP):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the candidates, ``h``."""
         return tuple(str(c.name) for c in self.candidates)
 
     def predictions(self) -> Predictions:
@@ -159,8 +157,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def member_moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of f at each point of ``lead x q x d`` under every candidate, ``lead x h x q`` each.
 
-        Variances are at least 1e-12. Thousands of points cost one triangular solve; none of their covariances is
-        computed. Raises ``ValueError`` if X has not the model's dtype, device and d.
+        Thousands of points cost one triangular solve. ``ValueError`` if X has not the model's dtype, device and d.
         """
         return self._gps.marginal(self._inputs("X", X))
 
@@ -173,14 +170,13 @@ class CandidateEnsemble(GPyTorchModel, GP):
     @property
     def member_noise(self) -> Tensor:
         """Noise variance of every candidate in the units of the rewards, ``h``."""
-        return self._gps.noise
+        return self._gps.noise_var.squeeze(1) * self._gps.scale**2
 
     def marginal(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of f at each point of ``lead x q x d`` on its own, ``lead x q`` each, of the mixture."""
         return self._mixture(*self.member_moments(X))
 
     def _mixture(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the mixture of members with these, ``lead x h x q``: ``lead x q`` each."""
         center = self.weights @ mean
         return center, self.weights @ (variance + (mean - center.unsqueeze(-2)).square())
 
@@ -193,8 +189,8 @@ class CandidateEnsemble(GPyTorchModel, GP):
     ) -> GPyTorchPosterior:
         """The posterior of f at ``lead x q x d``: one Gaussian with the mean and covariance of the mixture.
 
-        Mean and variance are ``lead x q x 1``, and cost no covariances. ``observation_noise`` adds the weighted noise
-        variance, or is a tensor ``lead x q x 1`` to add. Errors are those of :meth:`member_moments`.
+        ``observation_noise`` adds the weighted noise variance, or is a tensor ``lead x q x 1`` to add. Errors are those
+        of :meth:`member_moments`.
         """
         points = self._inputs("X", X)
         mean, _ = self._mixture(*self._gps.marginal(points))
@@ -212,8 +208,8 @@ class CandidateEnsemble(GPyTorchModel, GP):
     ) -> CandidateEnsemble:
         """A new ensemble with points ``n' x d`` and rewards ``n' x 1`` added, O(h n^2) a row.
 
-        It equals an ensemble of all rewards to rounding, not bit for bit. Raises ``ValueError`` if the data are not
-        finite or not as the model's, or ``noise`` is given.
+        It equals one of all rewards to rounding. ``ValueError`` if data are not finite or not as the model's, or
+        ``noise`` is given.
         """
         if noise is not None or kwargs:
             raise ValueError("candidates have their own noise_var: give X and Y only.")
@@ -228,14 +224,14 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def hallucinate(self, X_pending: Tensor) -> CandidateEnsemble:
         """A new ensemble in which every candidate observed its own posterior mean at ``k x d`` pending points.
 
-        Means stay and variances shrink (GP-BUCB, Desautels et al. 2014). Data, evidence and weights stay as they are.
-        Raises ``ValueError`` if the points are not as the model's.
+        Means, data, evidence and weights stay, variances shrink (GP-BUCB, Desautels et al. 2014). ``ValueError`` if the
+        points are not as the model's.
         """
-        check_tensor("X_pending", X_pending, floating=False)
+        points = self._inputs("X_pending", X_pending)
         if X_pending.ndim != 2:
             raise ValueError(f"X_pending must be k x d, got shape {tuple(X_pending.shape)}.")
         check_finite("X_pending", X_pending)
-        return self._with(self._gps.hallucinated(self._inputs("X_pending", X_pending)))
+        return self._with(self._gps.hallucinated(points))
 
     def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
         """Called by ``fit_gpytorch_mll``; candidates are fixed, so nothing is fitted."""
@@ -253,7 +249,6 @@ class CandidateEnsemble(GPyTorchModel, GP):
 
     @torch.no_grad()
     def _append(self, X: Tensor, Y: Tensor) -> None:
-        """Add rows in place."""
         points, y = self._inputs("X", X), torch.cat([self.train_targets, Y[:, 0]])  # checked before anything changes
         self._gps = self._gps.conditioned(points, y, *(_units(y) if self.standardises else (0.0, 1.0)))
         self.train_inputs, self.train_targets = (torch.cat([self.train_inputs[0], X]),), y
@@ -289,10 +284,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
 
 
 class _MixtureCovariance(Kernel):
-    """Covariances of f under the mixture: those of the members on average, and of the members' means.
-
-    As a kernel, so that GPyTorch computes them where they are asked for: variances alone need none.
-    """
+    """Covariances of f under the mixture, as a kernel: GPyTorch computes them only where they are asked for."""
 
     has_lengthscale = False
 
@@ -311,10 +303,8 @@ class _MixtureCovariance(Kernel):
 
 
 def _as_candidates(given: Any) -> list[Candidate]:
-    """The list of candidates, with those given by their settings made; ``ValueError`` if it is none."""
     listed = isinstance(given, Sequence) and not isinstance(given, str)
-    wrong = [c for c in given if not isinstance(c, Candidate | Mapping)] if listed else [given]
-    if wrong:
+    if wrong := [c for c in given if not isinstance(c, Candidate | Mapping)] if listed else [given]:
         raise ValueError(f"candidates must be a list of Candidate or of settings, got {quoted(wrong[0])}.")
     if not given:
         raise ValueError("U is empty: give at least one candidate.")
@@ -328,37 +318,25 @@ def _as_candidates(given: Any) -> list[Candidate]:
 
 
 def _check_rows(X: Tensor, Y: Tensor) -> None:
-    """Raise ``ValueError`` unless X is ``n x d`` and Y ``n x 1``, finite floats of one dtype and device."""
     for name, x in (("X", X), ("Y", Y)):
         check_tensor(name, x)
         check_finite(name, x)
     if X.ndim != 2 or Y.shape != (X.shape[0], 1):
-        raise ValueError(
-            f"CandidateEnsemble needs X n x d and Y n x 1, got {tuple(X.shape)} and {tuple(Y.shape)}; model several "
-            "outputs with a ModelList of one ensemble each."
-        )
+        raise ValueError(f"CandidateEnsemble needs X n x d and Y n x 1, got {tuple(X.shape)} and {tuple(Y.shape)}.")
     check_like("Y", Y, "X", X)
 
 
 def _check_transforms(input_transform: object, outcome_transform: object) -> None:
-    """Raise ``ValueError`` unless the transforms are None or of BoTorch, and the first learns nothing."""
     if not (input_transform is None or isinstance(input_transform, InputTransform)):
         raise ValueError(f"input_transform must be one of BoTorch, such as Normalize, got {quoted(input_transform)}.")
     parts = () if input_transform is None else input_transform.modules()
     if any(getattr(part, "learn_coefficients", False) for part in parts):
-        raise ValueError(
-            f"{type(input_transform).__name__} learns its coefficients from the data, so candidates would mean "
-            "something else every round; fix them (Normalize: give its bounds)."
-        )
+        raise ValueError(f"{type(input_transform).__name__} learns its coefficients; fix them (Normalize: bounds).")
     if outcome_transform is not None and (type(outcome_transform) is not Standardize or outcome_transform._m != 1):
-        raise ValueError(
-            f"outcome_transform must be Standardize(m=1) of BoTorch or None, got {quoted(outcome_transform)}."
-        )
+        raise ValueError(f"outcome_transform must be Standardize(m=1) or None, got {quoted(outcome_transform)}.")
 
 
 def _units(y: Tensor) -> tuple[float, float]:
     """Mean and standard deviation of ``n`` rewards; the latter is 1 if they are fewer than two, or all equal."""
-    if len(y) < 2:
-        return (float(y.mean()) if len(y) else 0.0), 1.0
-    center, scale = float(y.mean()), float(y.std())
+    center, scale = (float(y.mean()) if len(y) else 0.0), (float(y.std()) if len(y) > 1 else 0.0)
     return center, scale if scale > torch.finfo(y.dtype).eps * max(abs(center), 1e-290) else 1.0

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from bo_robust.bandits.posteriors.elimination import log_density
-from bo_robust.models.candidate_priors import Candidate, moved, same
+from bo_robust.models.candidate_priors import Candidate, moved
 from bo_robust.models.exact_moments import MIN_VARIANCE
 from bo_robust.utils.linalg import entries_at_once
 
@@ -76,11 +76,6 @@ class CandidateGPs:
         """lambda_u, ``h x 1``."""
         return self.points.new_tensor([[c.noise_var] for c in self.candidates])
 
-    @property
-    def noise(self) -> Tensor:
-        """Noise variances in the units of the rewards, ``h``."""
-        return self.noise_var.squeeze(1) * self.scale**2
-
     def conditioned(self, X: Tensor, y: Tensor, center: float, scale: float) -> CandidateGPs:
         """New GPs with ``k x d`` points appended and the rewards ``y`` of all rows, ``n + k``, O(h k n^2).
 
@@ -122,7 +117,6 @@ class CandidateGPs:
         return L
 
     def subset(self, members: list[int]) -> CandidateGPs:
-        """The GPs of the candidates with these indices."""
         candidates = tuple(self.candidates[u] for u in members)
         L, z, evidence = (x[members] for x in (self.L, self.z, self.evidence))
         return replace(self, candidates=candidates, L=L, z=z, evidence=evidence)
@@ -201,11 +195,7 @@ class CandidateGPs:
 
     @cached_property
     def _families(self) -> list[tuple[Callable[[Tensor], Tensor], Tensor, Tensor]] | None:
-        """Neighbours of one family: its shape, output scales and lengthscales, one or ``d`` for each.
-
-        A family is evaluated at once: 3.2 times faster for 10 candidates on 20 rows and 1.7 times on 100 (bound and
-        gradient at 64 points, one thread). None if any kernel is of another kind.
-        """
+        """Neighbours of one family (shape, output scales, lengthscales), 1.7 to 3.2 times faster at once; or None."""
         groups: list[tuple[Callable[[Tensor], Tensor], list[Tensor], list[Tensor]]] = []
         for kernel in (c.covar_module for c in self.candidates):
             base: Any = kernel.base_kernel if type(kernel) is ScaleKernel else kernel
@@ -243,7 +233,7 @@ class CandidateGPs:
                     "these, one output and no batch shape."
                 )
             for u, other in enumerate(self.candidates[:v]):
-                if same(other, c) and all(map(torch.equal, shown[u], shown[v])):
+                if other.noise_var == c.noise_var and all(map(torch.equal, shown[u], shown[v])):
                     warnings.warn(
                         f"candidates {u} ({other.name}) and {v} ({c.name}) are the same (kernel, prior mean and noise "
                         "variance): keep one of them; the other costs time and widens the test.",

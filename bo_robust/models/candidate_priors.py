@@ -1,12 +1,9 @@
 """Candidate priors: what one is, how to make one from plain settings, and how to choose a set U of them.
 
-Ziomek, Adachi & Osborne (ICML 2024) take U as given and leave its choice to future work; :func:`candidate_grid` is
-ours. Two things to know:
-
-- Elimination by errors removes candidates whose errors are larger than they predicted. A short lengthscale or a large
-  output scale predicts large errors, so such candidates stay. The regret is therefore that of the most flexible member
-  of U: let a range begin at the fastest variation of f that is still plausible.
-- Nothing outside U is found. Where the truth lies between two neighbours of a grid, the more flexible one serves.
+Ziomek, Adachi & Osborne (ICML 2024) leave the choice of U to future work; :func:`candidate_grid` is ours. Elimination
+by errors removes candidates whose errors are larger than they predicted. A short lengthscale or a large output scale
+predicts large errors, so such candidates stay, and the regret is that of the most flexible member of U: let a range
+begin at the fastest variation of f that is still plausible. Nothing outside U is found.
 """
 
 import copy
@@ -18,7 +15,6 @@ from typing import Any
 import torch
 from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.means import Mean
-from gpytorch.module import Module
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
@@ -40,9 +36,7 @@ class Candidate:
         mean_module: Prior mean; None for zero.
         name: For records and messages; None for its index, as in "candidate 3".
 
-    Raises:
-        ValueError: if the kernel has a batch shape or is no GPyTorch kernel, the mean is no GPyTorch mean, or
-            ``noise_var`` is not positive.
+    Raises ``ValueError`` if one of them is not as described.
     """
 
     covar_module: Kernel
@@ -55,9 +49,7 @@ class Candidate:
         if not (self.mean_module is None or isinstance(self.mean_module, Mean)):
             raise ValueError(f"mean_module must be a GPyTorch mean or None, got {quoted(self.mean_module)}.")
         if not isinstance(self.covar_module, Kernel) or self.covar_module.batch_shape:
-            raise ValueError(
-                f"covar_module must be one GPyTorch kernel without batch shape, got {quoted(self.covar_module)}."
-            )
+            raise ValueError(f"covar_module must be a GPyTorch kernel without batch, got {quoted(self.covar_module)}.")
 
 
 def candidate(
@@ -107,9 +99,7 @@ def candidate(
     if nu not in SMOOTHNESS.values():
         raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; make a Candidate of another kernel.")
     if (period is not None) != (kernel == "periodic"):
-        raise ValueError(
-            f"a period is for the kernel 'periodic', which needs one; got {quoted(kernel)} and {period!r}."
-        )
+        raise ValueError(f"a period is for the kernel 'periodic', which needs one; got {quoted(kernel)}, {period!r}.")
     if groups is not None:
         if len(scales) != 1:
             raise ValueError("additive candidates (groups) take one lengthscale; make a Candidate for others.")
@@ -165,25 +155,18 @@ def candidate_grid(
             16 candidates.
         seed: Seed of the Sobol sequence.
 
-    Returns:
-        Arguments of :func:`candidate`, plain enough for JSON. :class:`~bo_robust.models.CandidateEnsemble` takes them
-        too.
-
-    Raises:
-        ValueError: if a number is not positive, a range is upside down, or a family is missing or unknown.
+    Returns arguments of :func:`candidate`, plain enough for JSON, which :class:`~bo_robust.models.CandidateEnsemble`
+    takes too. Raises ``ValueError`` if a number is not positive, a range is upside down, or a family is unknown.
 
     Examples:
         >>> U = candidate_grid(lengthscale=(0.1, 0.8), noise_var=0.01, kernels=["rbf", "matern52"])  # 2 x 4 candidates
     """
     given = {"lengthscale": lengthscale, "noise_var": noise_var, "outputscale": outputscale}
-    ranges = {name: value for name, value in given.items() if isinstance(value, tuple)}
+    ranges: dict[str, Any] = {name: value for name, value in given.items() if isinstance(value, tuple)}
     for name, value in given.items():
-        if isinstance(value, tuple) and len(value) != 2:
-            raise ValueError(f"{name} must be a number > 0 or (low, high), got {value!r}.")
-        low, high = value if isinstance(value, tuple) else (value, value)
-        check_positive(**{name: low})
-        check_positive(**{name: high})
-        if isinstance(value, tuple) and not low < high:
+        for one in ranges.get(name, (value,)):
+            check_positive(**{name: one})
+        if name in ranges and not (len(ranges[name]) == 2 and ranges[name][0] < ranges[name][1]):
             raise ValueError(f"the range of {name} must be (low, high) with low < high, got {value}.")
     check_count(1, num=1 if num is None else num)
     if not kernels or isinstance(kernels, str):
@@ -208,7 +191,6 @@ def _unit_points(ranges: list[tuple[float, float]], num: int | None, seed: int) 
 
 
 def _family(family: str | Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of :func:`candidate` that define a family."""
     if isinstance(family, Mapping):
         if "kernel" not in family:
             raise ValueError(f"a family given by its settings needs a 'kernel', got {dict(family)}.")
@@ -216,10 +198,8 @@ def _family(family: str | Mapping[str, Any]) -> dict[str, Any]:
     if family == "rbf":
         return {"kernel": "rbf"}
     if family not in SMOOTHNESS:
-        raise ValueError(
-            f"unknown family {quoted(family)}; choose rbf, {', '.join(SMOOTHNESS)}, or give its settings, such as "
-            "{'kernel': 'periodic', 'period': 7.0}."
-        )
+        example = "{'kernel': 'periodic', 'period': 7.0}"
+        raise ValueError(f"unknown family {quoted(family)}; choose rbf, {', '.join(SMOOTHNESS)}, or such as {example}.")
     return {"kernel": "matern", "nu": SMOOTHNESS[family]}
 
 
@@ -231,16 +211,3 @@ def moved(c: Candidate, fn: Callable[[Tensor], Tensor], name: str) -> Candidate:
             module._apply(fn)
             module.eval().requires_grad_(False)
     return Candidate(covar, float(c.noise_var), mean, c.name or name)
-
-
-def same(a: Candidate, b: Candidate) -> bool:
-    """Whether two candidates have modules of the same classes and learnable numbers, and the same noise."""
-    modules = _same(a.covar_module, b.covar_module) and _same(a.mean_module, b.mean_module)
-    return modules and a.noise_var == b.noise_var
-
-
-def _same(a: Module | None, b: Module | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    x, y = a.state_dict(), b.state_dict()
-    return type(a) is type(b) and x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x)

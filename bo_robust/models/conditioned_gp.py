@@ -104,10 +104,7 @@ class ConditionedGP:
 
 
 def _inverse(covariance: Array) -> tuple[Array, float]:
-    """Lower half of the inverse of a covariance matrix, and its log determinant.
-
-    A matrix that rounding has made indefinite has an inverse too, but a log determinant that no evidence outweighs.
-    """
+    """Lower half of the inverse, and the log determinant: huge where rounding has made the matrix indefinite."""
     root, failed = linalg.lapack.dpotrf(covariance.T, lower=True)
     if failed:
         return np.asarray(np.linalg.inv(covariance), dtype=np.float64), 2.0 * IMPOSSIBLE

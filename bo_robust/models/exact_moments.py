@@ -22,15 +22,12 @@ from bo_robust.models.robust_gp import RobustGP
 from bo_robust.utils.linalg import entries_at_once
 
 MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
-
 # Entries of k(x, X) held at once: such a block stays in the processor's cache, or takes half a GiB of a GPU.
 BLOCK_ENTRIES = (1 << 17, 1 << 26)
-
 # A subclass that overrides one of these may not be the GP of its kernel, mean and data.
 DEFINING = ("posterior", "forward", "transform_inputs", "__call__")
 # RobustGP's posterior differs only where its outcome transform does.
 KNOWN = [getattr(one, name) for one in (SingleTaskGP, RobustGP) for name in DEFINING]
-
 # alpha and R by prediction strategy; weak keys, so that they go when the model drops its strategy.
 _SOLVED: WeakKeyDictionary[Any, tuple[Tensor, Tensor]] = WeakKeyDictionary()
 
@@ -38,10 +35,10 @@ _SOLVED: WeakKeyDictionary[Any, tuple[Tensor, Tensor]] = WeakKeyDictionary()
 def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     """Mean and variance of f at points ``lead x q x d``, ``lead x q`` each; None where this is not known to hold.
 
-    None is returned for models with methods of their own, with a batch shape or several outputs, with outcome
-    transforms other than ``Standardize``, and for kernels with a prediction strategy of their own. Results are
-    differentiable in X as ``posterior`` is. The variance is at least ``MIN_VARIANCE``, in units of ``Standardize``:
-    BoTorch's own limit, in units of the rewards, would hide the variance of small ones.
+    That is for models with methods of their own, a batch shape, several outputs or outcome transforms other than
+    ``Standardize``, and for kernels with a prediction strategy of their own. Results are differentiable in X. The
+    variance is at least ``MIN_VARIANCE``, in units of ``Standardize``: BoTorch's own limit, in units of the rewards,
+    would hide the variance of small ones.
     """
     gp: Any = model
     own = (getattr(type(gp), name, None) for name in DEFINING)

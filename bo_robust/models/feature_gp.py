@@ -4,8 +4,8 @@ With p features Phi (``n x p``), noise variance lambda and V = Phi^T Phi + lambd
 variance is lambda phi^T V^-1 phi for quadrature Fourier features (Mutny & Krause 2018), plus k(x, x) - phi^T phi for
 Nyström features (deterministic training conditional, DTC). It takes O(n p^2) to build, and O(p^2) a point whatever n.
 
-V, its factor and the sums over observations are float64 whatever the dtype of the features. In float32, lambda is lost
-beside sums over n observations as soon as n eps reaches it; the variance where there are no data is lost with it.
+V, its factor and sums over observations are float64 whatever the dtype of the features: in float32, lambda and the
+variance where there are no data are lost as soon as n eps reaches lambda.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ from torch import Tensor
 
 from bo_robust.features.maps import FEATURE_MAPS, FourierMap, NystromMap
 from bo_robust.features.nystrom import NystromWeights
-from bo_robust.models.inputs import from_spec
 from bo_robust.models.linear_regression import WeightPosterior, gaussian_weights, log_evidence, precision_matrix
-from bo_robust.models.training_data import check_added, check_data, check_learnt, one_noise_likelihood
+from bo_robust.models.training_data import check_added, check_data, check_learnt, from_spec, one_noise_likelihood
 from bo_robust.utils.input_checks import check_finite, check_like, check_positive, check_tensor, quoted
 from bo_robust.utils.linalg import on_cuda
 
@@ -54,8 +53,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
 
     With enough Fourier nodes it is the exact GP up to rounding. With Nyström features it is the DTC approximation,
     whose variance does not starve away from the dictionary; it is the exact GP when every observed point is in the
-    dictionary. Kernel, prior mean, transforms and priors are by default those of ``SingleTaskGP``: rewards are
-    standardised and a constant mean is learned.
+    dictionary. Kernel, prior mean, transforms and priors are by default those of ``SingleTaskGP``.
 
     ``fit_gpytorch_mll`` maximises the evidence of the approximate model (:meth:`log_evidence`) in O(n p^2); inducing
     points are not fitted. Posteriors are cached: after setting a hyperparameter by hand call ``train()``, as with any
@@ -65,10 +63,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
     any number of fantasies, and is differentiable in the points (qKnowledgeGradient). A fantasy model holds one p x p
     factor per t-batch, shared by its fantasies. The joint posterior of a batch includes what Nyström features miss of
     k, so pending points hallucinated from it (``X_pending``) resolve that too. Observations inform about the features
-    only.
-
-    BoTorch's ``loo_cv`` leaves rows out under the features of all rows. Its variances are without what Nyström features
-    miss of k.
+    only. BoTorch's ``loo_cv`` leaves rows out under the features of all rows, without what Nyström features miss of k.
 
     ``state_dict`` holds the hyperparameters, with the noise variance even if fixed. Data, inducing points and the box
     come from the construction, so hyperparameters load into a model of other data.
@@ -80,10 +75,9 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         train_Y: ``n x 1`` rewards, finite.
         features: :class:`~bo_robust.models.FourierMap` or :class:`~bo_robust.models.NystromMap`.
         noise_var: lambda, a fixed noise variance in the units of the rewards. After the outcome transform it must be at
-            least 1e-6 in float64 and 1e-4 in float32. With neither this nor ``likelihood`` it is learned, under
-            BoTorch's default prior.
+            least 1e-6 in float64 and 1e-4 in float32. With neither this nor ``likelihood`` it is learned.
         likelihood: A ``GaussianLikelihood``, in place of ``noise_var``.
-        covar_module: Kernel without batch shape; default BoTorch's ``RBFKernel`` without output scale.
+        covar_module: Kernel without batch shape.
 
     Raises:
         ValueError: if data are not finite or not ``n x d`` and ``n x 1``, the noise is given twice or ``noise_var`` is
@@ -117,9 +111,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         name = type(self).__name__
         check_data(name, train_X, train_Y, batched=False)
         if not isinstance(features, FourierMap | NystromMap):
-            raise ValueError(
-                f"features must be FourierMap(nodes) or NystromMap(inducing_points), got {quoted(features)}."
-            )
+            raise ValueError(f"features must be a FourierMap or a NystromMap, got {quoted(features)}.")
         self._validate_tensor_args(X=train_X, Y=train_Y)
         with torch.no_grad():
             transformed_X = self.transform_inputs(train_X, input_transform)
@@ -138,10 +130,8 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         self.train_inputs, self.train_targets = (train_X,), train_Y.squeeze(-1)
         if covar_module is None:
             covar_module = get_covar_module_with_dim_scaled_prior(ard_num_dims=transformed_X.shape[-1])
-        if not isinstance(covar_module, Kernel):
-            raise ValueError(f"covar_module must be a GPyTorch kernel, got {quoted(covar_module)}.")
-        if covar_module.batch_shape:
-            raise ValueError(f"covar_module must have no batch shape, got {tuple(covar_module.batch_shape)}.")
+        if not isinstance(covar_module, Kernel) or covar_module.batch_shape:
+            raise ValueError(f"covar_module must be a GPyTorch kernel without batch shape, got {quoted(covar_module)}.")
         self.covar_module, self.likelihood = covar_module, likelihood
         self.mean_module = ConstantMean() if mean_module is None else mean_module
         self.features = features.build(covar_module, transformed_X, half=self._half_grid)
@@ -165,13 +155,9 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
     ) -> dict[str, Any]:
         """Keyword arguments of the constructor from a data set.
 
-        ``features`` may also be ``{"kind": "fourier" or "nystrom", ...}`` (with lists for tensors), the only form that
-        Ax can store in JSON. What Ax adds for categorical, fidelity or task features is ignored: they are ordinary
-        columns of X.
-
-        Raises:
-            ValueError: if the kind or an option of the features is unknown, missing or out of range, or the noise
-                variances of the data differ and ``noise_var`` does not replace them.
+        ``features`` may also be ``{"kind": "fourier" or "nystrom", ...}`` (with lists for tensors), which Ax can store.
+        What Ax adds for categorical, fidelity or task features is ignored. ``ValueError`` for wrong features, or noise
+        variances of the data that differ where no ``noise_var`` replaces them.
         """
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
         inputs["features"] = from_spec(features, FEATURE_MAPS, {}, "features")
@@ -180,9 +166,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
             if not torch.equal(yvar, yvar[:1].expand_as(yvar)):
                 raise ValueError(f"{cls.__name__} has one noise variance for all observations; pass noise_var.")
             noise_var = float(yvar[0])
-        if noise_var is not None:
-            inputs["noise_var"] = noise_var
-        return inputs
+        return inputs if noise_var is None else inputs | {"noise_var": noise_var}
 
     @property
     def information_gain(self) -> Tensor:
@@ -203,10 +187,8 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
 
         Points of different t-batches cost nothing beyond their own features: evaluate arms as ``b x 1 x d``.
         Covariances are linear operators, formed only for q > 1. ``observation_noise`` adds the noise variance, or is a
-        tensor ``... x q x 1`` to add (in units of the transformed outcomes).
-
-        Raises:
-            ValueError: if X has not the model's dtype, device and d, or is outside the box of Fourier features.
+        tensor ``... x q x 1`` to add (in units of the transformed outcomes). ``ValueError`` if X has not the model's
+        dtype, device and d, or is outside the box of Fourier features.
         """
         check_like("X", X, "the model", self.train_targets)
         return super().posterior(X, observation_noise, posterior_transform)
@@ -236,10 +218,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         return MultivariateNormal(self.mean_module(X), LowRankRootLinearOperator(Phi))
 
     def log_evidence(self) -> Tensor:
-        """log N(y; m, Phi Phi^T + lambda I) of the approximate model, ``batch_shape``; O(n p^2).
-
-        For Nyström features this is the DTC (projected process) evidence. Differentiable in the hyperparameters.
-        """
+        """log N(y; m, Phi Phi^T + lambda I), ``batch_shape``, differentiable in the hyperparameters; O(n p^2)."""
         X = self.transform_inputs(self.train_inputs[0]) if self.training else self.train_inputs[0]
         Phi = self.features.for_evidence(X, self.covar_module)
         return log_evidence(Phi, self._fit_targets() - self.mean_module(X), self.likelihood.noise.squeeze(-1))
@@ -254,11 +233,9 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> FeatureGP:
         """A new model with points ``batch_shape x n' x d`` and rewards ``batch_shape' x n' x 1`` added.
 
-        Leading dimensions of the rewards beyond those of the points are outcomes of the same points.
-
-        Raises:
-            ValueError: if data are not finite, have not the model's dtype and device, or have more than one output, or
-                if ``noise`` is given: all observations have the model's noise variance.
+        Leading dimensions of the rewards beyond those of the points are outcomes of the same points. ``ValueError`` if
+        data are not finite, have not the model's dtype and device, or have more than one output, or if ``noise`` is
+        given.
         """
         check_added(X, Y)
         if fantasize.off():
@@ -267,10 +244,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         return cast(FeatureGP, super().condition_on_observations(X, Y, noise, **kwargs))
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> FeatureGP:
-        """As :meth:`condition_on_observations`, on transformed data; ``ModelListGP`` calls it.
-
-        Points are ``batch_shape x n' x d`` and rewards ``batch_shape' x n'``, without output dimension.
-        """
+        """As :meth:`condition_on_observations`, on transformed data, rewards ``... x n'``; ``ModelListGP`` calls it."""
         if kwargs:
             raise ValueError(f"all observations have the model's noise variance; {', '.join(kwargs)} cannot be given.")
         if fantasize.off():
@@ -289,31 +263,27 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         return model
 
     def set_train_data(
-        self,
-        inputs: Tensor | Iterable[Tensor] | None = None,
-        targets: Tensor | None = None,
-        strict: bool = True,
+        self, inputs: Tensor | Iterable[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
     ) -> None:
         """Replace the data (``n x d`` points, ``n`` transformed rewards) and keep the hyperparameters.
 
-        In evaluation mode points are transformed ones, as in ``ExactGP``. Raises ``ValueError`` if targets are not
-        finite, or if ``strict`` and data differ in shape, dtype or device from the old.
+        In evaluation mode points are transformed ones, as in ``ExactGP``. ``ValueError`` if targets are not finite, or
+        if ``strict`` and data differ in shape, dtype or device from the old.
         """
         X = self.train_inputs[0] if inputs is None else inputs if isinstance(inputs, Tensor) else next(iter(inputs))
         y = self.train_targets if targets is None else targets
         for name, old, new in (("inputs", self.train_inputs[0], X), ("targets", self.train_targets, y)):
             check_tensor(name, new)
-            if strict and (old.shape, old.dtype, old.device) != (new.shape, new.dtype, new.device):
-                raise ValueError(
-                    f"{name} are {new.dtype} of shape {tuple(new.shape)} on {new.device}, the model's {old.dtype} of "
-                    f"shape {tuple(old.shape)} on {old.device}; pass strict=False to change them."
-                )
+            if strict:
+                check_like(name, new, "the model", old, "pass strict=False to change them")
+                if new.shape != old.shape:
+                    shapes = f"of shape {tuple(new.shape)}, the model's {tuple(old.shape)}"
+                    raise ValueError(f"{name} are {shapes}; pass strict=False to change them.")
         check_finite("targets", y)
         self.train_inputs, self.train_targets = (X,), y
         self._clear_cache()
 
     def train(self, mode: bool = True) -> FeatureGP:
-        """As in PyTorch; training mode drops the cached posterior."""
         if mode:
             self._clear_cache()
         return super().train(mode)

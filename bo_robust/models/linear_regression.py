@@ -37,10 +37,7 @@ class WeightPosterior(NamedTuple):
         return mean, self.noise_var.sqrt() * torch.einsum("...np,...rp->...nr", Phi, self.root)
 
     def observe(self, Phi: Tensor, y: Tensor) -> WeightPosterior:
-        """The weights after further observations, differentiable in them.
-
-        Features are ``... x n x p`` and residuals ``... x n``; residuals with more dimensions share one root.
-        """
+        """The weights after residuals ``... x n`` at features ``... x n x p``, differentiable in both."""
         Phi, y = Phi.double(), y.double()
         information = self.information + torch.einsum("...np,...n->...p", Phi, y)
         return gaussian_weights(self.precision + Phi.mT @ Phi, information, self.noise_var)

@@ -57,7 +57,6 @@ class LocalDeviation(NamedTuple):
 
     @property
     def probability(self) -> float:
-        """Probability that f deviates, rather than that its rows are gross errors."""
         return 1.0 / (1.0 + math.exp(min(-self.log_odds, 700.0)))
 
 
@@ -69,17 +68,14 @@ class LocalDeviations:
 
     @cached_property
     def _squares(self) -> Array:
-        """Squared distances of all points, ``n x n``."""
         return np.asarray(((self._places[:, None] - self._places) ** 2).sum(-1))
 
     def about(self, row: int, given: ConditionedGP, odds: Array) -> Iterator[LocalDeviation]:
         """Deviations of all radii around an outlier; ``odds`` has o by the number of outliers elsewhere."""
-        residual = float(given.weights[row])
-        outliers = int((~given.inliers).sum())
+        weights, outliers = given.weights, int((~given.inliers).sum())
+        residual = float(weights[row])
         # A deviation is largest at its centre, and a row beyond that a gross error.
-        likewise = (
-            ~given.inliers & (np.sign(given.weights) == np.sign(residual)) & (np.abs(given.weights) <= abs(residual))
-        )
+        likewise = ~given.inliers & (np.sign(weights) == np.sign(residual)) & (np.abs(weights) <= abs(residual))
         size = residual * given.units.scale
         log_size = float(self._log_p0[row]) + math.log(max(abs(size), LEAST_SIZE)) + 0.5 * (LOG_2PI + 1.0)
         explained: dict[bytes, tuple[ConditionedGP, float]] = {}

@@ -1,29 +1,36 @@
 """Log evidence plus log prior of an exact GP on some of its training rows, with its gradient.
 
-``RobustGP`` evaluates it some hundred times in a fit. ``StationaryEvidence`` is written out in numpy for BoTorch's
-default modules, because autograd takes several times as long. ``ModuleEvidence``, the reference, takes any modules.
+``RobustGP`` evaluates it some hundred times in a fit, and :func:`fit_evidence` is an ``optimizer`` by it.
+``StationaryEvidence`` is written out in numpy for BoTorch's default modules, because autograd takes several times as
+long. ``ModuleEvidence``, the reference, takes any modules.
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from botorch.models import SingleTaskGP
+from botorch.optim.core import OptimizationResult, OptimizationStatus
+from botorch.optim.fit import fit_gpytorch_mll_scipy
 from botorch.optim.utils import get_bounds_as_ndarray, get_parameters_and_bounds
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
+from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from gpytorch.priors import GammaPrior, LogNormalPrior
 from gpytorch.settings import min_fixed_noise
+from linear_operator.utils.errors import NotPSDError
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController
+from torch import Tensor
 from torch.nn.utils import vector_to_parameters
+
+from bo_robust.utils.random import stream
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
@@ -33,16 +40,14 @@ FLOOR = min_fixed_noise.value(torch.float64)  # GPyTorch's, of known noise varia
 LARGEST = 50.0  # logarithm of a lengthscale or noise variance
 SMALLEST = 1e-10  # of a lengthscale or noise variance that has no lower bound
 LEAST_UNIT = 1e-100  # a unit whose square is not rounded to zero
+MOST = 800  # rewards that hyperparameters are fitted to: the evidence of n takes O(n^3), and more would teach little
 # OpenBLAS's threads wait spinning: for a few hundred rows they cost more than they bring, and many times as much where
 # other processes hold the cores. BoTorch's fits have one thread of it, too.
 one_thread: Any = ThreadpoolController().wrap(limits=1, user_api="blas")
 
 
 class Prior(NamedTuple):
-    """Prior mean ``n`` and covariance ``n x n`` of f at the training points, and the noise variances ``n``.
-
-    ``log_density`` is that of the hyperparameters, up to a constant.
-    """
+    """Mean ``n``, covariance ``n x n`` of f and noise variances ``n`` at the training points; density of ``theta``."""
 
     mean: Array
     covariance: Array
@@ -50,28 +55,19 @@ class Prior(NamedTuple):
     log_density: float = 0.0
 
 
-class Evidence(ABC):
-    """The evidence as a function of the hyperparameters ``theta``, a vector within ``bounds``.
+class Evidence:
+    """The evidence as a function of the hyperparameters ``theta``, a vector within ``bounds``, from ``start`` on.
 
-    ``start`` are the hyperparameters that the model has now. Targets may be in another ``unit`` than known noise
-    variances, which are then divided by its square. Every target has a noise variance of ``extra_noise`` more.
+    ``prior(theta, unit, extra_noise)`` is that of rewards at all training points. ``loss(theta, y, kept, unit,
+    extra_noise)`` is minus the log evidence of the rows ``kept`` of targets ``y``, ``n``, minus the log prior, up to a
+    constant, and its gradient. Targets may be in another ``unit`` than known noise variances, which are then divided by
+    its square. Every target has a noise variance of ``extra_noise`` more.
     """
 
     start: Array
     bounds: Array | None
-
-    @abstractmethod
-    def prior(self, theta: Array, unit: float = 1.0, extra_noise: float | Array = 0.0) -> Prior:
-        """The prior of rewards at all training points."""
-
-    @abstractmethod
-    def loss(
-        self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, extra_noise: float | Array = 0.0
-    ) -> tuple[float, Array]:
-        """Minus the log evidence of ``y[kept]`` minus the log prior, up to a constant, and its gradient.
-
-        Targets ``y`` are ``n``; ``kept`` are indices of rows.
-        """
+    prior: Callable[..., Prior]
+    loss: Callable[..., tuple[float, Array]]
 
     def maximise(
         self, y: Array, kept: Indices, steps: int = 2000, unit: float = 1.0, extra_noise: float | Array = 0.0
@@ -96,10 +92,7 @@ class _Positive:
 
 
 class StationaryEvidence(Evidence):
-    """``theta`` are those hyperparameters of ``model`` that are learned.
-
-    They are the logarithms of d lengthscales, of the output scale and of the noise variance, and the mean.
-    """
+    """``theta`` are the logarithms of d lengthscales, output scale and noise variance, and the mean, where learned."""
 
     def __init__(self, model: SingleTaskGP) -> None:
         modules: Any = model
@@ -122,7 +115,6 @@ class StationaryEvidence(Evidence):
         self.start = self._values[self._learned]
 
     def assign(self, theta: Array) -> None:
-        """Give the model these hyperparameters."""
         values, ends = self._all(theta), np.cumsum([one.size for one in self._positive])
         with torch.no_grad():
             for one, logarithms in zip(self._positive, np.split(values[:-1], ends[:-1]), strict=True):
@@ -141,7 +133,7 @@ class StationaryEvidence(Evidence):
     def loss(
         self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, extra_noise: float | Array = 0.0
     ) -> tuple[float, Array]:
-        """As above: with A = K + noise of the kept rows, r = y - mean and w = A^-1 r,
+        """With A = K + noise of the kept rows, r = y - mean and w = A^-1 r,
 
         loss = 1/2 (r' w + log|A| + n log 2 pi), and d loss = 1/2 tr(W dA) - w' d mean, W = A^-1 - w w'.
 
@@ -247,7 +239,7 @@ class ModuleEvidence(Evidence):
         slopes = torch.autograd.grad(value, self._parameters, materialize_grads=True) if self._parameters else ()
         return float(value.detach()), _flat(slopes)
 
-    def _moments(self, unit: float, extra_noise: float | Array) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _moments(self, unit: float, extra_noise: float | Array) -> tuple[Tensor, Tensor, Tensor]:
         X = self._model.train_inputs[0]
         prior = self._model.forward(X)
         noise = self._model.likelihood.noise.reshape(-1).expand(len(X))
@@ -329,10 +321,42 @@ def _fixed_noise(model: SingleTaskGP) -> bool:
     return isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
 
 
-def as_array(x: torch.Tensor) -> Array:
-    """The numbers of a tensor, on the CPU."""
+def as_array(x: Tensor) -> Array:
     return np.asarray(x.detach().to("cpu", torch.float64))
 
 
-def _flat(tensors: Iterable[torch.Tensor]) -> Array:
+def _flat(tensors: Iterable[Tensor]) -> Array:
     return np.concatenate([np.zeros(0), *(as_array(x).reshape(-1) for x in tensors)])
+
+
+def fit_rows(n: int) -> Indices:
+    """Which of n rewards hyperparameters are fitted to: all, or 800 drawn at random, the same whenever called."""
+    return np.sort(stream(0, "fit", n).permutation(n)[:MOST])
+
+
+@one_thread
+def fit_evidence(
+    mll: MarginalLogLikelihood, closure: Callable[..., Any] | None = None, **options: Any
+) -> OptimizationResult:
+    """Climb the evidence and log prior as ``fit_gpytorch_mll_scipy`` does, but by gradients that are written out.
+
+    Both end at the same hyperparameters, to the tolerance of L-BFGS, unless there are several maxima or the rewards are
+    more than :func:`fit_rows` takes. With modules other than BoTorch's default ones, a ``closure`` or any of its
+    ``options``, it is that function. Use it as ``fit_gpytorch_mll(mll, optimizer=fit_evidence)``, which starts
+    elsewhere where this raises ``NotPSDError``: no covariance matrix on the way has a Cholesky factor.
+    """
+    model: Any = mll.model
+    exact = type(mll) is ExactMarginalLogLikelihood and isinstance(model, SingleTaskGP)
+    single = exact and model.train_targets.ndim == 1
+    evidence = evidence_of(model) if single and closure is None and not options else None
+    mll.train()
+    if not isinstance(evidence, StationaryEvidence) or not len(evidence.start):
+        return fit_gpytorch_mll_scipy(mll, closure=closure, **options)
+    targets: Tensor = model.train_targets
+    y, rows = targets.detach().cpu().double().numpy(), fit_rows(len(targets))
+    theta = evidence.maximise(y, rows)
+    loss, _ = evidence.loss(theta, y, rows)
+    if loss >= IMPOSSIBLE:
+        raise NotPSDError("no covariance matrix of the training points has a Cholesky factor.")
+    evidence.assign(theta)
+    return OptimizationResult(0, loss / len(rows), OptimizationStatus.SUCCESS)

@@ -38,16 +38,15 @@ def marginal_moments(
     """Posterior mean and variance (> 0) of f at each point of X on its own, ``lead x batch_shape x q`` each.
 
     Args:
-        model: A model with one output, or with several and a ``posterior_transform`` to one. A list of models must be a
+        model: A model with one output, or with several and a ``posterior_transform``. A list of models must be a
             ``ModelListGP`` for pending points.
         X: Points, ``q x d`` or ``lead x q x d``; for a batched model ``lead x batch_shape x q x d``, where dimensions
             of ``batch_shape`` may be 1 or missing.
         block: Points evaluated together, >= 1; memory is about ``block`` numbers per point.
-        posterior_transform: Applied to the posterior of each block.
+        posterior_transform: To one output.
         X_pending: Points whose outcomes are on their way, ``k x d`` for all of X or ``lead x k x d``. The variance is
-            the one after observing them. The mean is unchanged, as if each outcome were its posterior mean (GP-BUCB,
-            Desautels et al. 2014, hallucination). For a ``BKBModel`` and ``k x d`` points this is BBKB's downdate
-            (:meth:`~bo_robust.models.BKBModel.with_pending`).
+            the one after observing them, the mean stays (GP-BUCB, Desautels et al. 2014, hallucination). For a
+            ``BKBModel`` and ``k x d`` points this is :meth:`~bo_robust.models.BKBModel.with_pending`.
 
     Raises:
         ValueError: if the posterior has more than one output per point, or there are pending points and the posterior
@@ -77,25 +76,17 @@ def marginal_moments(
 
 
 def sequential_moments(
-    model: Model,
-    X: Tensor,
-    posterior_transform: PosteriorTransform | None = None,
-    X_pending: Tensor | None = None,
+    model: Model, X: Tensor, posterior_transform: PosteriorTransform | None = None, X_pending: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """As :func:`marginal_moments`, with the variance of point j taken after observing points 1 .. j - 1 of X too.
 
     These moments belong to a batch of q points chosen one after the other, in this order, without feedback.
-    ``X_pending`` is observed before the first of X. Points are evaluated jointly per t-batch, so keep ``lead`` small. X
-    is ``q x d`` or ``lead x q x d``; a list of models must be a ``ModelListGP``.
-
-    Raises:
-        ValueError: if the posterior has more than one output per point, or is neither Gaussian nor one per model of a
-            ``ModelListGP``.
+    ``X_pending`` is observed before the first of X. Points are evaluated jointly per t-batch, so keep ``lead`` small.
+    Errors are those of :func:`marginal_moments` with pending points.
     """
     _check_joint(model)
-    k = 0
+    k = 0 if X_pending is None else X_pending.shape[-2]
     if X_pending is not None:
-        k = X_pending.shape[-2]
         X = torch.cat([X_pending.expand(*X.shape[:-2], -1, -1), X], dim=-2)
     posterior = _posterior(model, X, posterior_transform)
     mean, covariance = _joint_moments(posterior)
@@ -114,10 +105,10 @@ def variance_in_sequence(covariance: Tensor, noise: Tensor) -> Tensor:
 
 
 def given_first(mean: Tensor, covariance: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance (> 0) of f at all points but the first k, ``... x q``, after these k were observed.
+    """Mean and variance (> 0) of f at all points but the first k, ``... x q``, after these were observed at their
+    means.
 
-    They were observed at their means. ``mean`` (``... x (k + q)``) and ``covariance`` are those of f before, ``noise``
-    (``... x k``) the variance of observations.
+    ``mean`` is ``... x (k + q)``; ``noise``, the variance of observations, is ``... x k``.
     """
     k = noise.shape[-1]
     L = psd_safe_cholesky(covariance[..., :k, :k] + torch.diag_embed(noise))
@@ -129,20 +120,14 @@ def given_first(mean: Tensor, covariance: Tensor, noise: Tensor) -> tuple[Tensor
 def information_gain(model: Model) -> Tensor:
     """1/2 logdet(I + N^(-1/2) K N^(-1/2)) of an exact GP's training inputs, in nats, ``batch_shape``.
 
-    N holds the noise variances. With N = noise_var I it is the realised gamma_t = 1/2 logdet(I + K / noise_var) of the
-    widths. It is computed at the current hyperparameters, without gradient. For a ``FeatureGP`` K is Phi Phi^T.
-
-    Raises:
-        ValueError: if the model is neither a ``FeatureGP`` nor an exact GP with one output and a Gaussian likelihood.
+    N holds the noise variances: with N = noise_var I it is the realised gamma_t of the widths. It has no gradient. For
+    a ``FeatureGP`` K is Phi Phi^T. ``ValueError`` for other models, or several outputs.
     """
     if isinstance(model, FeatureGP):
         return model.information_gain
     noise = getattr(getattr(model, "likelihood", None), "noise", None)
     if not isinstance(model, ExactGP) or model.num_outputs != 1 or noise is None:
-        raise ValueError(
-            f"the information gain is defined for exact GPs with one output, not for {type(model).__name__}; "
-            "use a width that does not depend on it."
-        )
+        raise ValueError(f"the information gain is that of exact GPs with one output, not of {type(model).__name__}.")
     with torch.no_grad():
         # In both modes of the model `forward` maps its current `train_inputs` to the prior.
         K = model.forward(*model.train_inputs).covariance_matrix
@@ -162,19 +147,12 @@ def _line(transform: PosteriorTransform | None) -> tuple[float, Tensor | float] 
 
 
 def _posterior(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Any:
-    """The posterior at X; Any because BoTorch's ``Posterior`` declares neither mean nor variance."""
     for one in getattr(model, "models", [model]):
         if getattr(getattr(one, "input_transform", None), "is_one_to_many", False):
-            raise ValueError(
-                f"the input transform {type(one.input_transform).__name__} makes several points of one: remove it, and "
-                "fit the model to points (x, z) where z is a condition."
-            )
+            raise ValueError(f"{type(one.input_transform).__name__} makes several points of one: fit to (x, z).")
     posterior: Any = model.posterior(X, posterior_transform=transform)
     if posterior.mean.shape[-2:] != (X.shape[-2], 1):
-        raise ValueError(
-            f"expected one output per point, got a posterior mean of shape {tuple(posterior.mean.shape)} at "
-            f"{X.shape[-2]} points; pass a posterior_transform to one output."
-        )
+        raise ValueError(f"needs one output per point, not {tuple(posterior.mean.shape)}; pass a posterior_transform.")
     return posterior
 
 
@@ -184,10 +162,7 @@ def _is_plain_list(model: Model) -> bool:
 
 def _check_joint(model: Model) -> None:
     if _is_plain_list(model):
-        raise ValueError(
-            "points that count together (pending, q > 1) need joint posteriors, which a "
-            f"{type(model).__name__} does not combine; put the GPs into a ModelListGP."
-        )
+        raise ValueError("pending points and q > 1 need a joint posterior; put the GPs into a ModelListGP.")
 
 
 def _gaussian(posterior: Any) -> Any:
@@ -210,10 +185,7 @@ def _joint_moments(posterior: Any) -> tuple[Tensor, Tensor]:
     """Mean ``... x q`` and covariance ``... x q x q``, of :func:`_gaussian`."""
     posterior = _gaussian(posterior)
     if not isinstance(posterior, GPyTorchPosterior):
-        raise ValueError(
-            "points that count together (pending, q > 1) need a Gaussian posterior, got "
-            f"{type(posterior).__name__}; use an affine outcome_transform or none."
-        )
+        raise ValueError("pending points and q > 1 need a Gaussian posterior; use an affine outcome_transform.")
     return posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
 
 

@@ -35,7 +35,6 @@ class OutcomeScale(NamedTuple):
 
     @property
     def is_identity(self) -> bool:
-        """Whether w = y."""
         return self.power == 1.0
 
     def contains(self, y: Tensor) -> Tensor:
@@ -59,9 +58,7 @@ class OutcomeScale(NamedTuple):
 
     def log_slope(self, y: Tensor) -> Tensor:
         """log dw / dy of each y in the domain, as y."""
-        if self.is_identity:
-            return torch.zeros_like(y)
-        return (self.power - 1.0) * (self.sign * y + self.shift).log()
+        return torch.zeros_like(y) if self.is_identity else (self.power - 1.0) * (self.sign * y + self.shift).log()
 
     def __str__(self) -> str:
         names = {1.0: "y", 0.5: "square root", 0.25: "fourth root", 0.0: "logarithm"}
@@ -90,10 +87,7 @@ class ScaledOutcome(OutcomeTransform):
         self.scale = scale
 
     def forward(self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """w of observations; a root continues as an odd function, as fantasies of small outcomes may be below 0.
-
-        Raises ``ValueError`` for outcomes that have no logarithm, or with known noise variances.
-        """
+        """w of observations; a root continues as an odd function, as fantasies of small outcomes may be below 0."""
         if Yvar is not None:
             raise ValueError("a model with an outcome scale takes no noise variances; give outcome_scale=None.")
         if self.scale.power == 0.0 and not bool(self.scale.contains(Y).all()):
@@ -103,14 +97,10 @@ class ScaledOutcome(OutcomeTransform):
             )
         return self.scale.transform(Y), None
 
-    def untransform(
-        self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """y of each w."""
+    def untransform(self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None) -> tuple[Tensor, None]:
         return self.scale.untransform(Y), None
 
     def untransform_posterior(self, posterior: Posterior, X: Tensor | None = None) -> TransformedPosterior:
-        """The posterior of y."""
         return TransformedPosterior(posterior, self.scale.untransform, self._mean, self._variance)
 
     def _mean(self, mean: Tensor, variance: Tensor) -> Tensor:
@@ -126,9 +116,8 @@ class ScaledOutcome(OutcomeTransform):
         return (function(w) * weights).sum(-1) / math.sqrt(math.pi)
 
 
-def affine(posterior: TransformedPosterior, offset: float, weight: Tensor) -> TransformedPosterior:
+def affine(of_y: Any, offset: float, weight: Any) -> TransformedPosterior:
     """The posterior of offset + weight y, which BoTorch's ``scalarize_posterior`` does for Gaussian posteriors only."""
-    of_y: Any = posterior
     return TransformedPosterior(
         of_y._posterior,
         lambda samples: offset + weight * of_y._sample_transform(samples),
@@ -138,7 +127,6 @@ def affine(posterior: TransformedPosterior, offset: float, weight: Tensor) -> Tr
 
 
 def scaled_standardize(scale: OutcomeScale, standardize: Standardize) -> OutcomeTransform:
-    """The outcome transform that standardises outcomes in this scale."""
     if scale.is_identity:
         return standardize
     return ChainedOutcomeTransform(scale=ScaledOutcome(scale), standardize=standardize)

@@ -11,13 +11,13 @@ they maximise
 where m is the median and s the robust standard deviation of the observations, and strong = ``evidence_required``. The
 share of outliers has the prior Beta(1, b), whose mean is ``share``. So o_k is the log odds of the k-th outlier, and one
 more costs less where there are many. The density p_0 of an outlier is flat up to s / (4 density), five s by default,
-decays from there on as that of a Cauchy variable, and has mass 1. So an outlier costs more the farther out it is.
-Otherwise a good region far above many nearly equal observations would be flagged. A function that no kernel fits well
-gains less than ``evidence_required`` by leaving rows out.
+decays from there on as that of a Cauchy variable, and has mass 1: an outlier costs more the farther out it is, or a
+good region far above many nearly equal observations would be flagged. A function that no kernel fits well gains less
+than ``evidence_required`` by leaving rows out.
 
 **Units.** The GP sees observations in units of the inliers, (y - mean_S) / sd_S, clipped to m +- clip s. Noise of
-standard deviation noise max(1, s / sd_S) is added to that of the model. Hyperparameters of few observations often leave
-hardly any noise. Everything that no kernel fits exactly would then look like an outlier, and a cluster of nearly equal
+standard deviation noise max(1, s / sd_S) is added to that of the model: hyperparameters of few observations often leave
+hardly any, so that everything that no kernel fits exactly would look like an outlier, and a cluster of nearly equal
 observations would be the best S. A GP that sees observations in their own units has noise min(1, s).
 
 **Search.** At fixed theta row i leaves S if log p(y_i | y_S without i) < o_(|D| + 1) + log p_0(y_i), and j enters if
@@ -113,13 +113,13 @@ class OutlierPrior:
 
 
 class OutlierDetection(NamedTuple):
-    """Result of an outlier detection: statistics ``n`` as the attributes of ``RobustGP`` describe them, and two more.
+    """Statistics ``n`` as the attributes of ``RobustGP`` describe them, and three more.
 
     Attributes:
         explained: Share of the variance of the inliers that the other inliers predict; NaN without a GP.
-        log_evidence: J of the inliers, as a density of the observations in the units given.
         deviations: The likeliest local deviations around outliers beyond all inliers, with sizes in units of the
             observations. A fit finds none, because its hyperparameters are not the final ones.
+        log_evidence: J of the inliers, as a density of the observations in the units given.
     """
 
     inlier_mask: Rows
@@ -140,8 +140,6 @@ class OutlierDetection(NamedTuple):
 
 def _in_scale(y: Array, scale: OutcomeScale) -> tuple[Rows, Array, Array]:
     """Which observations ``n`` have a value in the scale, the log slopes there, else 0, and the values, else +-inf."""
-    if scale.is_identity:
-        return np.ones(len(y), dtype=bool), np.zeros(len(y)), y
     values = torch.from_numpy(y)
     domain = scale.contains(values)
     slope = torch.where(domain, scale.log_slope(values), 0.0)
@@ -149,11 +147,7 @@ def _in_scale(y: Array, scale: OutcomeScale) -> tuple[Rows, Array, Array]:
 
 
 def _rounding(y: Array, scale: float) -> float:
-    """Standard deviation of the rounding of observations ``n`` of this robust scale; 0 if no two are equal.
-
-    They are rounded to cells at least as wide as their smallest difference, and as a cell that holds as many of ``n``
-    normal numbers as are equal.
-    """
+    """Standard deviation of the rounding of observations ``n`` of this robust scale; 0 if no two are equal."""
     values, count = np.unique(y, return_counts=True)
     if len(values) in (1, len(y)):
         return 0.0
@@ -162,10 +156,7 @@ def _rounding(y: Array, scale: float) -> float:
 
 
 def detect_over_scales(searches: Sequence[OutlierSearch]) -> tuple[OutcomeScale, OutlierDetection]:
-    """The most probable scale of these searches, and the detection there, with its inliers over all scales.
-
-    The first search is in the given scale.
-    """
+    """The most probable scale of these searches, of which the first is in the given one, and the detection there."""
     found = [searches[0].fit()]
     # What has no value in a scale must be a gross error in the given one, too.
     inliers = found[0].inlier_mask
@@ -229,13 +220,12 @@ class OutlierSearch:
     def fit(self, first: Rows | None = None) -> OutlierDetection:
         """Choose inliers and hyperparameters together, starting from the hyperparameters of the model.
 
-        The inliers ``first`` of another scale are an initial set too, and take the place of those that cost most.
+        The inliers ``first`` of another scale take the place of the initial sets that cost most.
         """
         if len(self._y) < self.prior.min_observations:
             return OutlierDetection.all_inliers(len(self._y))
         visited: dict[bytes, tuple[float, Array, Rows]] = {}
-        starts = self._initial_sets() if first is None else [self.domain, first & self.domain]
-        for inliers in starts:
+        for inliers in self._initial_sets() if first is None else [self.domain, first & self.domain]:
             for _ in range(PASSES):
                 if inliers.tobytes() in visited:
                     break
@@ -314,7 +304,6 @@ class OutlierSearch:
         return ConditionedGP(prior, self._y, inliers, units)
 
     def _outlier_terms(self, inliers: Rows) -> float:
-        """The terms that the outliers add to J."""
         return float(self._odds[: (~inliers).sum()].sum() + self._log_p0[~inliers].sum())
 
     def _next_price(self, given: ConditionedGP) -> Array:
@@ -323,7 +312,6 @@ class OutlierSearch:
         return np.where(given.inliers, self._odds[k], self._odds[k - 1]) + self._log_p0
 
     def _fit_theta(self, inliers: Rows) -> Array:
-        """Hyperparameters for these rows."""
         units, rows = self._units(inliers), np.flatnonzero(inliers)
         targets = (self._y - units.center) / units.scale
         # some of each size, whatever the order and sign of the observations
@@ -332,7 +320,6 @@ class OutlierSearch:
         return self._evidence.maximise(targets, some, STEPS, units.scale, self._added_noise(units))
 
     def _objective(self, given: ConditionedGP) -> float:
-        """J."""
         none = given.inliers.all()
         return given.log_evidence + (self.prior.evidence_required if none else self._outlier_terms(given.inliers))
 
@@ -360,11 +347,7 @@ class OutlierSearch:
         return given.inliers
 
     def _result(
-        self,
-        theta: Array,
-        inliers: Rows,
-        deviations: Iterable[LocalDeviation] = (),
-        look_for_deviations: bool = False,
+        self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = (), look_for_deviations: bool = False
     ) -> OutlierDetection:
         given = self._given(theta, inliers, deviations)
         residual, variance = given.loo_residuals()
@@ -379,10 +362,7 @@ class OutlierSearch:
         return OutlierDetection(inliers, probability, zscore, limit, confirmed, explained, possible, objective)
 
     def _possible(self, given: ConditionedGP) -> tuple[LocalDeviation, ...]:
-        """The likeliest local deviations around outliers beyond all inliers and beyond their prediction.
-
-        A row within a likelier deviation has none of its own, because the same variance would count twice.
-        """
+        """The likeliest local deviations around outliers beyond inliers and prediction, none within a likelier one."""
         inside = self._y[given.inliers]
         above = (self._y > inside.max()) & (given.weights > 0.0)
         below = (self._y < inside.min()) & (given.weights < 0.0)
@@ -396,10 +376,7 @@ class OutlierSearch:
         return tuple(kept)
 
     def _by_replicate_only(self, inliers: Rows) -> Rows:
-        """The largest or smallest inliers, where two observations of one point stand against all others.
-
-        They are tested at hyperparameters fitted without them, because their own fit would be biased by them.
-        """
+        """Extreme inliers where two observations of one point stand against all others, by a fit without them."""
         rows, by_replicate_only = np.flatnonzero(inliers), np.zeros(len(inliers), dtype=bool)
         for row in rows[[self._y[rows].argmax(), self._y[rows].argmin()]]:
             pair = self._replicates[row] | (np.arange(len(inliers)) == row)

@@ -5,14 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from bo_robust.models.replication import replication_candidates
 from bo_robust.models.robust_gp import RobustGP
 
 
 def plot_outliers(model: RobustGP, path: Path | str | None = None) -> Any:
     """Draw the standardised leave-one-out residual of each observation and the limit of an inlier, by row.
 
-    A ring marks the observations to measure again (``model.replication_candidates()``). The ``Figure`` of matplotlib is
-    returned, and saved if there is a path. Before a fit all residuals are 0. Raises ``TypeError`` for another model.
+    A ring marks the observations to measure again. The ``Figure`` of matplotlib is returned, and saved if there is a
+    path. Before a fit all residuals are 0. Raises ``TypeError`` for another model.
     """
     if not isinstance(model, RobustGP):
         raise TypeError(f"model must be a RobustGP, got {type(model).__name__}; of a list, pass one model.")
@@ -22,7 +23,7 @@ def plot_outliers(model: RobustGP, path: Path | str | None = None) -> Any:
         raise ImportError('plot_outliers draws with matplotlib: pip install "bo-robust[experiments]".') from error
     statistics = (model.inlier_mask, model.loo_zscore.abs(), model.loo_zscore_limit)
     inlier, residual, limit = (x.cpu().numpy() for x in statistics)
-    rows, again = np.arange(len(inlier)), model.replication_candidates().cpu().numpy()
+    rows, again = np.arange(len(inlier)), replication_candidates(model).cpu().numpy()
     figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.subplots()
     axes.plot(rows, limit, "k_", label="limit")

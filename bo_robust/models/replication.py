@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Integral
+from typing import Any
 
 import torch
 from botorch.models.model import Model, ModelList
 from torch import Tensor
 
-from bo_robust.models.robust_gp import ROUNDING, RobustGP
+from bo_robust.models.robust_gp import RobustGP
+from bo_robust.models.training_data import nearly_equal
 from bo_robust.utils.input_checks import check_finite, check_like, quoted
 
 SAME = 0.999  # correlation of f at two points from which on an observation of one is a replicate of the other
@@ -37,8 +40,7 @@ def suggest_replicates(
             other points beside them.
         candidates: ``N x d`` points of a finite space, where a replicate is an observation of an equal point; no others
             are suggested. Without them a replicate is any observation where f is nearly the same (a correlation of
-            .999), since settings are seldom achieved exactly. In a box a replicate costs more than it brings on
-            average: there the variance inflation of ``RobustGP`` does its work.
+            .999). In a box a replicate costs more than it brings on average: there ``RobustGP`` inflates variances.
         maximize: Whether large observations are good. None: as the model was made, or True where it does not say.
         X_pending: ``m x d`` points where another measurement is running or has failed; they are not suggested.
 
@@ -67,9 +69,7 @@ def suggest_replicates(
     if not isinstance(model, RobustGP):
         return None
     if not model.outliers_detected:
-        raise ValueError(
-            "this RobustGP has not looked for outliers yet; call fit_gpytorch_mll before suggest_replicates."
-        )
+        raise ValueError("this RobustGP has not looked for outliers yet; call fit_gpytorch_mll first.")
     X = model.train_X_all
     if X_pending is not None:  # in single precision no point would equal a candidate
         check_like("X_pending", X_pending, "the model", X)
@@ -78,8 +78,8 @@ def suggest_replicates(
         check_finite("X_pending", X_pending)
     replicates = model.replicate_mask()
     if candidates is None:
-        replicates = replicates | _nearly_equal(model)
-    rows = model.replication_candidates(maximize, replicates)
+        replicates = replicates | _correlated(model)
+    rows = replication_candidates(model, maximize, replicates)
     if candidates is not None:
         rows = rows[[_holds(candidates, X[row]) for row in rows.tolist()]]
     value = model.signed_Y(maximize)
@@ -95,10 +95,28 @@ def suggest_replicates(
     return X[chosen[:q]] if chosen else None
 
 
-def _nearly_equal(model: RobustGP) -> Tensor:
+def replication_candidates(model: RobustGP, maximize: bool | None = None, replicates: Tensor | None = None) -> Tensor:
+    """Rows of observations that are better than all that the others support, and need a replicate; the best first.
+
+    Such an observation is an outlier and alone at its point, or has one replicate that is as good and an outlier too.
+    Or it is an inlier only because a replicate confirms it: the same gross error is rare twice, and does not occur
+    three times. ``replicates`` are by default those of ``model.replicate_mask()``.
+    """
+    value, replicates = model.signed_Y(maximize), model.replicate_mask() if replicates is None else replicates
+    supported = model.inlier_mask & ~model.confirmed_by_replicate
+    best = value[supported].amax() if supported.any() else -math.inf
+    # A replicate that is no better than what the others support has contradicted the observation.
+    contradicted = ~model.inlier_mask & (replicates & (value <= best)).any(1)
+    undecided = (replicates.sum(1) < 2) & ~supported & ~contradicted
+    rows = (undecided & (value > best)).nonzero().squeeze(-1)
+    return rows[value[rows].argsort(descending=True)]
+
+
+def _correlated(model: RobustGP) -> Tensor:
     """Which other rows have nearly the same f, ``n x n`` bool."""
+    kernel: Any = model._modules["covar_module"]  # without variance inflation
     with torch.no_grad():
-        covariance = model.prior_covariance()
+        covariance = kernel(model._points_seen()).to_dense()
     scale = covariance.diagonal().sqrt()
     correlation = covariance / (scale * scale.unsqueeze(-1))
     return (correlation >= SAME) & ~torch.eye(len(scale), dtype=torch.bool, device=scale.device)
@@ -106,5 +124,4 @@ def _nearly_equal(model: RobustGP) -> Tensor:
 
 def _holds(X: Tensor, point: Tensor) -> bool:
     """Whether ``d`` is one of the points ``m x d``, but for rounding."""
-    rounding = ROUNDING * torch.finfo(point.dtype).eps * torch.maximum(X.abs(), point.abs())
-    return bool(((X - point).abs() <= rounding).all(-1).any())
+    return bool(nearly_equal(X, point).all(-1).any())

@@ -40,9 +40,9 @@ def robust_units(y: Array) -> Units:
 def spread_units(y: Array, places: Array, radius: float) -> Units:
     """The median, and NORMAL times the median absolute deviation over the points, ``n x d`` in the unit box.
 
-    The median over the points weights an observation by 1 / sum_j exp(-|x_i - x_j|^2 / 2 radius^2), so that a cluster
-    counts as one. A search that closes in on an optimum leaves many similar observations there, and all others would
-    seem far out. The scale is at least that of :func:`robust_units`.
+    An observation weighs 1 / sum_j exp(-|x_i - x_j|^2 / 2 radius^2), so that a cluster counts as one: a search that
+    closes in on an optimum leaves many similar observations there, and all others would seem far out. The scale is at
+    least that of :func:`robust_units`.
     """
     unweighted = robust_units(y)
     square = ((places[:, None] - places) ** 2).sum(-1)
@@ -77,8 +77,7 @@ def smallest_deviation(Y: Tensor) -> float:
 def computable(Y: Tensor, transform: OutcomeTransform | _DefaultType | None, default_kernel: bool) -> Tensor:
     """Observations, clipped where their squares would overflow; the order of all others stays.
 
-    Raises ``ValueError`` if the squares of most overflow. Warns where BoTorch would round their variances up, and where
-    nothing brings them to the unit that the priors assume.
+    Raises ``ValueError`` if the squares of most overflow; warns of units that BoTorch or the priors cannot take.
     """
     y = Y.detach().to("cpu", torch.float64).flatten().numpy()
     info, units = torch.finfo(Y.dtype), robust_units(y)
@@ -86,20 +85,18 @@ def computable(Y: Tensor, transform: OutcomeTransform | _DefaultType | None, def
         raise ValueError(f"train_Y differ by about {units.scale:.0e}, whose square overflows; divide them by that.")
     floor, unit = (min_variance.value(Y.dtype) / PRECISE) ** 0.5, rescaling_unit(y)
     standardised = transform == DEFAULT or type(transform) is Standardize
+    notice = ""
     if transform is None and default_kernel and unit != 1.0:
-        warnings.warn(
+        notice = (
             f"train_Y differ by about {units.scale:.0e}, while the default kernel has variance 1: leave "
-            f"`outcome_transform` out, or multiply them by {1.0 / units.scale:.0e}.",
-            UserWarning,
-            stacklevel=3,
+            f"`outcome_transform` out, or multiply them by {1.0 / units.scale:.0e}."
         )
     elif standardised and units.scale < floor and bool((Y[0] != Y).any()):
-        warnings.warn(
+        notice = (
             f"train_Y differ by less than {floor:.0e}, and BoTorch rounds variances below "
-            f"{min_variance.value(Y.dtype):.0e} up: multiply them by {1.0 / unit:.0e}, "
-            "or acquisitions may go wrong.",
-            UserWarning,
-            stacklevel=3,
+            f"{min_variance.value(Y.dtype):.0e} up: multiply them by {1.0 / unit:.0e}, or acquisitions may go wrong."
         )
+    if notice:
+        warnings.warn(notice, UserWarning, stacklevel=3)
     reach = units.scale * info.max**0.25
     return Y.clamp(units.center - reach, units.center + reach)

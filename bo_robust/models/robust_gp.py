@@ -1,9 +1,7 @@
 """An exact GP that detects outliers in its training data, with nothing to choose.
 
-The papers' rule truncates rewards around zero, at a level in their units. This model compares an observation with its
-prediction from the others, and all its scales come from the data. It is a heuristic: reference and hyperparameters come
-from the observations themselves, so the regret bounds of Ray Chowdhury & Gopalan (2019) do not cover it.
-``TruncatedGP`` is the model with the guarantee.
+It compares an observation with its prediction from the others, and takes all scales from the data. So the regret bounds
+of Ray Chowdhury & Gopalan (2019) do not cover it; ``TruncatedGP`` is the model with that guarantee.
 """
 
 import copy
@@ -23,8 +21,7 @@ from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
-from gpytorch.likelihoods.likelihood import Likelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from gpytorch.means import Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.module import Module
@@ -33,25 +30,18 @@ from torch import Tensor
 
 from bo_robust.models.local_deviation import LocalDeviation
 from bo_robust.models.marginal_likelihood import as_array, evidence_of
-from bo_robust.models.outcome_scale import (
-    IDENTITY,
-    OutcomeScale,
-    affine,
-    outcome_scales,
-    scaled_standardize,
-    standardize_of,
-)
+from bo_robust.models.outcome_scale import OutcomeScale, affine, outcome_scales, scaled_standardize, standardize_of
 from bo_robust.models.outlier_detection import OutlierDetection, OutlierPrior, OutlierSearch, detect_over_scales
 from bo_robust.models.reward_units import computable, smallest_deviation
-from bo_robust.models.training_data import MovableGP, check_added, check_data, check_learnt, recommendable
+from bo_robust.models.training_data import MovableGP, check_added, check_data, check_learnt, nearly_equal, recommendable
 from bo_robust.models.variance_inflation import InflatedKernel, VarianceInflation
 from bo_robust.utils.input_checks import quoted
 
 MANY = 0.25  # share of outliers above which the model warns
 UNEXPLAINED = 0.2  # share of an observation's variance that the others predict, below which the model warns
 ENOUGH = 40  # number of observations from which on it warns of unexplained variance
-ROUNDING = 16.0  # units in the last place by which a change of units there and back moves a coordinate
-OPTIONS = ("outlier_share", "outlier_density", "maximize", "outcome_scale")
+
+
 DATA = ("train_X_all", "train_Y_all")
 STATISTICS = ("inlier_mask", "inlier_probability", "loo_zscore", "loo_zscore_limit", "confirmed_by_replicate")
 DEVIATIONS = ("deviation_radius", "deviation_size", "deviation_log_odds")  # 0 in rows without a local deviation
@@ -63,60 +53,45 @@ class RobustGP(MovableGP):
 
     The fit chooses the scale of the outcomes, inliers and hyperparameters together, by marginal likelihood. An
     observation is an outlier if a gross error is more plausible than its value given the others. BoTorch then fits the
-    hyperparameters to the inliers. If there are no outliers, the model is ``SingleTaskGP``, bit for bit. Before a fit
-    all observations are inliers.
+    hyperparameters to the inliers. Without outliers the model is ``SingleTaskGP``, bit for bit. Before a fit, and with
+    fewer than four observations, all are inliers. At least half always are, and so are replicates that agree.
 
-    Outcomes that are positive and skewed, such as prices, counts and concentrations, may be modelled as their logarithm
-    or a root, where that is likelier by ``outlier_prior.scale_evidence`` nats (:mod:`bo_robust.models.outcome_scale`).
-    The model is then ``SingleTaskGP`` with that outcome transform, and its posterior a ``TransformedPosterior`` in the
-    units of the observations: acquisition functions take it as they take that of BoTorch's ``Log``. Those that need a
-    Gaussian posterior, such as ``qMaxValueEntropy``, need ``outcome_scale=None``.
+    Positive and skewed outcomes may be modelled as their logarithm or a root (:mod:`bo_robust.models.outcome_scale`).
+    The posterior is then a ``TransformedPosterior`` in the units of the observations. Acquisition functions that need
+    a Gaussian posterior, such as ``qMaxValueEntropy``, need ``outcome_scale=None``.
 
-    Outliers become inliers again where a local deviation of f, a bump, is likelier than as many gross errors. A single
-    observation cannot tell. If it is better than all inliers, the posterior mean does not follow it, but the posterior
-    variance around its point grows by P a^2, where P is the probability of a local deviation and a its size. So
-    acquisition functions explore there. This variance inflation is part of ``covar_module`` in evaluation mode, never
-    in a fit.
-
-    At least half of the observations are inliers, and so are replicates that agree. With fewer than four observations
-    all are inliers. :func:`suggest_replicates` says which point to measure again before a good observation is given up.
+    Outliers become inliers again where a local deviation of f, a bump, is likelier than as many gross errors. One
+    outlier cannot tell. If it is better than all inliers, the posterior mean does not follow it, but the variance
+    around its point grows by P a^2, where P is the probability of a local deviation and a its size: so acquisition
+    functions explore there. ``covar_module`` has this variance inflation in evaluation mode, never in a fit.
+    :func:`suggest_replicates` says which point to measure again before a good observation is given up.
 
     Observations that ``condition_on_observations`` or fantasies add are inliers. To test them, make and fit a new
-    model. The state dict holds the outliers of the data and restores them with the same data, in whatever module the
-    model is nested. In other data, outliers are detected at the hyperparameters of the state.
+    model. The state dict restores the outliers with the same data. In other data they are detected anew.
 
-    Arguments not listed are those of ``SingleTaskGP``. The default outcome transform standardises by the inliers.
+    Arguments not listed are those of ``SingleTaskGP``, without batches. The default outcome transform standardises by
+    the inliers. Several outputs or data sets need a ``ModelListGP``.
 
     Args:
-        train_X: ``n x d`` points, n >= 1.
-        train_Y: ``n x 1`` observations, finite. Several outputs or data sets need a ``ModelListGP``.
-        train_Yvar: ``n x 1`` noise variances, if they are known.
         outlier_share: Share of outliers that is expected before the data are seen, in (0, .5).
-        outlier_density: Density of an outlier within 1 / (4 density) robust standard deviations of the median, per
-            robust standard deviation. Beyond, it falls with the square of the distance.
+        outlier_density: Density of an outlier near the median, per robust standard deviation (:class:`OutlierPrior`).
         maximize: Whether large observations are good. The variance is inflated around good outliers only. None: around
-            none, for loops that always replicate good outliers first, as ``suggest_replicates(model, maximize=True)``,
-            Ax and Optuna do.
+            none, for loops that always replicate good outliers first, as Ax and Optuna do.
         outcome_scale: "auto", or None to model observations as they are. With ``train_Yvar``, or another outcome
             transform than the default one, they are modelled as they are.
 
     Attributes:
-        outlier_prior: All numbers of the detection, an :class:`OutlierPrior`. Replace it before a fit to change others
-            than share and density.
-        train_X_all: All points, ``n x d``. ``train_inputs`` has those of the inliers, so that code which takes its
-            last row for the present setting, such as ``ProximalAcquisitionFunction``, may see an earlier one.
+        outlier_prior: All numbers of the detection, an :class:`OutlierPrior`, to be replaced before a fit.
+        train_X_all: All points, ``n x d``, where ``train_inputs`` has those of the inliers.
         train_Y_all: All observations, ``n x 1``.
         inlier_mask: Whether each observation is an inlier, ``n`` bool.
         inlier_probability: Probability of each observation that it is an inlier, ``n``, on average over the scales.
-        outcome_scale: The scale in which outcomes are modelled, an :class:`OutcomeScale`.
         loo_zscore: Standardised leave-one-out residual of each observation given the other inliers, ``n``.
         loo_zscore_limit: Size of the residual at which inlier and outlier are equally likely, ``n``.
         confirmed_by_replicate: Whether an observation is an inlier only because a replicate confirms it, ``n`` bool.
         outliers_detected: Whether a fit, :meth:`detect_outliers` or a loaded state chose the inliers, a bool tensor.
 
-    Raises:
-        ValueError: if data are not finite or have a batch or several outputs, an option is out of range, or the noise
-            is fixed by a likelihood instead of ``train_Yvar``.
+    Raises ``ValueError`` for wrong data or options, and for noise that a likelihood fixes instead of ``train_Yvar``.
 
     Examples:
         >>> model = RobustGP(train_X, train_Y)
@@ -125,7 +100,6 @@ class RobustGP(MovableGP):
     """
 
     _supports_batched_models = False  # Ax: one model for each metric
-
     train_X_all: Tensor
     train_Y_all: Tensor
     inlier_mask: Tensor
@@ -153,7 +127,7 @@ class RobustGP(MovableGP):
         outcome_scale: str | None = "auto",
     ) -> None:
         check_data("RobustGP", train_X, train_Y, batched=False, Yvar=train_Yvar)
-        prior = OutlierPrior(outlier_share, outlier_density)
+        self.outlier_prior, self.maximize = OutlierPrior(outlier_share, outlier_density), maximize
         if maximize not in (True, False, None):
             raise ValueError(f"maximize must be True, False or None, got {quoted(maximize)}.")
         if isinstance(likelihood, FixedNoiseGaussianLikelihood):
@@ -168,31 +142,27 @@ class RobustGP(MovableGP):
         super().__init__(
             train_X, train_Y, train_Yvar, likelihood, covar_module, mean_module, outcome_transform, input_transform
         )
-        self.outlier_prior, self.maximize = prior, maximize
         self._variance_inflation = VarianceInflation(train_X.detach())
         self._set_data(train_X, train_Y, train_Yvar)
-        self._set_scale(IDENTITY)
+        self._set_scale(OutcomeScale())
         self.register_load_state_dict_post_hook(_restore)
 
     @classmethod
     def construct_inputs(
         cls, training_data: SupervisedDataset, noise_var: float | None = None, **options: Any
     ) -> dict[str, Any]:
-        """Keyword arguments of the constructor; what Ax adds for categorical or task features is ignored.
-
-        ``noise_var``, one for all observations, overrides the noise variances of the data.
-        """
+        """Keyword arguments of the constructor; a ``noise_var`` for all overrides the noise variances of the data."""
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
         if noise_var is not None:
             inputs["train_Yvar"] = torch.full_like(inputs["train_Y"], noise_var)
-        return inputs | {name: options[name] for name in OPTIONS if name in options}
+        own = ("outlier_share", "outlier_density", "maximize", "outcome_scale")  # others are Ax', of a search space
+        return inputs | {name: options[name] for name in own if name in options}
 
     @property
     def covar_module(self) -> Kernel:
         """The covariance of f: the given kernel in training mode, with the variance inflation in evaluation mode."""
-        kernel = cast(Kernel, self._modules["covar_module"])
-        inflated = self._variance_inflation and not self.training
-        return InflatedKernel(kernel, self._variance_inflation) if inflated else kernel
+        kernel, inflation = cast(Kernel, self._modules["covar_module"]), self._variance_inflation
+        return InflatedKernel(kernel, inflation) if inflation and not self.training else kernel
 
     def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
         """Choose the inliers and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
@@ -216,29 +186,17 @@ class RobustGP(MovableGP):
         posterior_transform: PosteriorTransform | None = None,
     ) -> Any:
         """As of ``SingleTaskGP``; in a learnt scale, ``posterior_transform`` may weight the output, as Ax does."""
-        weighted = type(posterior_transform) is ScalarizedPosteriorTransform and not self.outcome_scale.is_identity
-        transform = None if weighted else posterior_transform
-        posterior: Any = super().posterior(X, output_indices, observation_noise, transform)
-        if not weighted:
-            return posterior
         line: Any = posterior_transform
-        return affine(posterior, line.offset, line.weights)
+        if type(line) is not ScalarizedPosteriorTransform or self.outcome_scale.is_identity:
+            return super().posterior(X, output_indices, observation_noise, line)
+        return affine(super().posterior(X, output_indices, observation_noise), line.offset, line.weights)
 
     def to_standard_model(self) -> SingleTaskGP:
-        """Return a ``SingleTaskGP`` of the inliers that shares the modules of this model, without variance inflation.
-
-        Raises ``ValueError`` if observations were added to this model.
-        """
+        """A ``SingleTaskGP`` of the inliers that shares these modules; ``ValueError`` if observations were added."""
         training = self.training
         self._check_nothing_added()
-        model = SingleTaskGP(
-            self.train_inputs[0],
-            self.train_targets.unsqueeze(-1),
-            likelihood=self.likelihood,
-            covar_module=self.covar_module,
-            mean_module=self.mean_module,
-            outcome_transform=None,
-        )
+        modules = {"likelihood": self.likelihood, "covar_module": self.covar_module, "mean_module": self.mean_module}
+        model = SingleTaskGP(self.train_inputs[0], self.train_targets.unsqueeze(-1), outcome_transform=None, **modules)
         for name in ("outcome_transform", "input_transform"):  # set last, because the constructor would retrain them
             if hasattr(self, name):
                 setattr(model, name, getattr(self, name))
@@ -247,7 +205,6 @@ class RobustGP(MovableGP):
 
     @property
     def num_outliers(self) -> int:
-        """Number of outliers; a round of a loop counts them too."""
         return int((~self.inlier_mask).sum())
 
     def signed_Y(self, maximize: bool | None = None) -> Tensor:
@@ -255,35 +212,8 @@ class RobustGP(MovableGP):
         maximize = self.maximize if maximize is None else maximize
         return (self.train_Y_all if maximize is None or maximize else -self.train_Y_all).squeeze(-1)
 
-    def prior_covariance(self) -> Tensor:
-        """Prior covariance of f at all points, ``n x n``, without variance inflation."""
-        return cast(Tensor, cast(Kernel, self._modules["covar_module"])(self._points_seen()).to_dense())
-
-    def replication_candidates(self, maximize: bool | None = None, replicates: Tensor | None = None) -> Tensor:
-        """Rows of observations that are better than all that the others support, and need a replicate.
-
-        Such an observation is an outlier and alone at its point, or has one replicate that is as good and an outlier
-        too. Or it is an inlier only because a replicate confirms it: the same gross error is rare twice, and does not
-        occur three times. The best comes first. ``maximize`` says whether large observations are good; None: as for the
-        model. ``replicates`` says which rows are of one point; default: :meth:`replicate_mask`.
-        """
-        value = self.signed_Y(maximize)
-        supported = self.inlier_mask & ~self.confirmed_by_replicate
-        replicates = self.replicate_mask() if replicates is None else replicates
-        best = value[supported].amax() if supported.any() else -math.inf
-        # A replicate that is no better than what the others support has contradicted the observation.
-        contradicted = ~self.inlier_mask & (replicates & (value <= best)).any(1)
-        undecided = (replicates.sum(1) < 2) & ~supported & ~contradicted
-        rows = (undecided & (value > best)).nonzero().squeeze(-1)
-        return rows[value[rows].argsort(descending=True)]
-
     def recommendable(self, maximize: bool | None = None) -> Tensor:
-        """Whether the point of each row may be recommended, ``n`` bool; see :meth:`replication_candidates`.
-
-        A point may not be recommended if its only observations are outliers that are worse than the median of the
-        inliers. The posterior there comes from other points, and the point may be as bad as it was observed to be.
-        Raises ``ValueError`` before a fit.
-        """
+        """Whether each row's point may be recommended, ``n`` bool: not where it has only outliers on the bad side."""
         if not self.outliers_detected:
             raise ValueError("this RobustGP has not looked for outliers yet; call fit_gpytorch_mll first.")
         return recommendable(self.train_X_all, self.signed_Y(maximize), ~self.inlier_mask)
@@ -291,20 +221,17 @@ class RobustGP(MovableGP):
     def load_state_dict(  # type: ignore[override]
         self, state_dict: Mapping[str, Any], strict: bool = True, keep_transforms: bool = True, assign: bool = False
     ) -> None:
-        """Load a state; its outliers are restored, or detected if the state has other data.
-
-        The transforms are those of the state, whatever ``keep_transforms``, which BoTorch's models have.
-        """
-        # Targets are made anew from all observations, by the transforms of the state, so BoTorch need not keep them.
+        """Load a state with its transforms; its outliers are restored, or detected if the state has other data."""
+        # Targets are made anew from all observations, by the transforms of the state: BoTorch need not keep them.
         super().load_state_dict(state_dict, strict=strict, keep_transforms=False, assign=assign)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], strict: bool, *lists: list[str]
     ) -> None:
         """Keep what the state says of outliers for :func:`_restore`, which runs when all modules have their state."""
-        scale = state_dict.get(prefix + "_scale")
-        self._set_scale(IDENTITY if scale is None else OutcomeScale(*scale.tolist()))
         self._loaded = {name: state_dict.get(prefix + name) for name in STATE}
+        scale = self._loaded["_scale"]
+        self._set_scale(OutcomeScale(*([] if scale is None else scale.tolist())))
         own = {prefix + name: getattr(self, name) for name in STATE}
         super()._load_from_state_dict({**state_dict, **own}, prefix, local_metadata, strict, *lists)
 
@@ -319,10 +246,9 @@ class RobustGP(MovableGP):
         return cast(RobustGP, super().get_fantasy_model(inputs, targets, **kwargs))
 
     def detect_outliers(self, restandardise: bool = True, known_inliers: Tensor | None = None) -> None:
-        """Choose the inliers at the present hyperparameters, as between the fits of a loop.
+        """Choose the inliers at the present hyperparameters; ``restandardise`` trains the outcome transform on them.
 
-        ``restandardise`` says whether the outcome transform is trained again, on the inliers. ``known_inliers`` is the
-        choice of the last fit among the first ``m <= n`` observations, ``m`` bool. It stands if these are all.
+        ``known_inliers``, ``m`` bool, is the choice of a fit among the first m rows; it stands if these are all.
         """
         known = None if known_inliers is None else known_inliers.cpu().numpy()
         (search,) = self._search(self.outcome_scale)
@@ -332,11 +258,7 @@ class RobustGP(MovableGP):
     def set_train_data(
         self, inputs: Tensor | Iterable[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
     ) -> None:
-        """Replace the data; all of it are inliers until the next fit.
-
-        Inputs are as the user gives them, before an input transform; targets are in the units of the outcome transform.
-        Raises ``ValueError`` for new targets where noise variances are known: make a new model.
-        """
+        """Replace the data, all inliers until a fit: points as given, targets as the outcome transform makes them."""
         if targets is None:  # BoTorch, as it transforms inputs for predictions and restores the old ones
             return super().set_train_data(inputs=inputs, strict=strict)
         if self._train_Yvar_all is not None:
@@ -351,26 +273,14 @@ class RobustGP(MovableGP):
         self.train(training)
 
     def replicate_mask(self) -> Tensor:
-        """Which rows are of the same point, ``n x n`` bool; a row is no replicate of itself.
-
-        They are if each coordinate differs by the rounding of what the user gives, or of what the kernel sees. A change
-        of units in a loop rounds.
-        """
+        """Which other rows are of the same point, ``n x n`` bool, as given or as the kernel sees it, up to rounding."""
         X, seen = self.train_X_all, self._points_seen()
-        rounding = ROUNDING * torch.finfo(X.dtype).eps
-
-        def near(x: Tensor) -> Tensor:
-            close = torch.isclose(x, x.unsqueeze(1), rtol=rounding, atol=0.0)
-            return close | close.T
-
-        def near_seen(x: Tensor) -> Tensor:
-            return (x.unsqueeze(1) - x).abs() <= rounding * x.abs().amax()
-
-        given, kernel = X.unbind(-1), seen.unbind(-1)
-        if len(given) == len(kernel):
-            same = reduce(torch.logical_and, (near(x) | near_seen(z) for x, z in zip(given, kernel, strict=True)))
+        given = (nearly_equal(x.unsqueeze(1), x) for x in X.unbind(-1))
+        kernel = (nearly_equal(z.unsqueeze(1), z, z.abs().amax()) for z in seen.unbind(-1))
+        if X.shape == seen.shape:
+            same = reduce(torch.logical_and, map(torch.logical_or, given, kernel))
         else:  # an input transform drops or adds columns, so that they do not correspond
-            same = reduce(torch.logical_and, map(near, given)) | reduce(torch.logical_and, map(near_seen, kernel))
+            same = reduce(torch.logical_and, given) | reduce(torch.logical_and, kernel)
         return same & ~torch.eye(len(X), dtype=torch.bool, device=X.device)
 
     def _points_seen(self) -> Tensor:
@@ -416,15 +326,13 @@ class RobustGP(MovableGP):
             deviations[:, each.row] = like.new_tensor([each.radius, each.size, each.log_odds])
         values = {name: torch.as_tensor(getattr(detection, name)) for name in STATISTICS}
         values |= {name: row.clone() for name, row in zip(DEVIATIONS, deviations, strict=True)}
-        values["outliers_detected"] = torch.tensor(detected)
-        for name, value in values.items():
+        for name, value in {**values, "outliers_detected": torch.tensor(detected)}.items():
             self.register_buffer(name, value.to(like.device) if value.dtype == torch.bool else value.to(like))
         # `maximize=None` is equal to neither side.
         good = [each for each in detection.deviations if (each.size > 0.0) == self.maximize]
         self._variance_inflation.set(self._points_seen(), good, self._unit() or 1.0)
 
     def _check_nothing_added(self) -> None:
-        """Raise ``ValueError`` if observations were added; the model is in training mode afterwards."""
         self.train()
         if not torch.equal(self.train_inputs[0], self.train_X_all[self.inlier_mask]):
             raise ValueError("observations were added to this RobustGP; make and fit a new one of all data.")
@@ -444,12 +352,10 @@ class RobustGP(MovableGP):
         places = places[:, np.ptp(places, axis=0) > 0.0]  # a constant column does not count
         places = (places - places.min(0)) / np.ptp(places, axis=0)
         replicates, y, evidence = self.replicate_mask().cpu().numpy(), as_array(Y.squeeze(-1)), evidence_of(model)
-        return [
-            OutlierSearch(evidence, y, places, replicates, self.outlier_prior, standardised, scale) for scale in scales
-        ]
+        given = evidence, y, places, replicates, self.outlier_prior, standardised
+        return [OutlierSearch(*given, scale) for scale in scales]
 
-    def _use(self, detection: OutlierDetection, restandardise: bool, detected: bool = True) -> None:
-        """Make the inliers the training data."""
+    def _use(self, detection: OutlierDetection, restandardise: bool) -> None:
         self.train()
         inliers = torch.as_tensor(detection.inlier_mask, device=self.train_Y_all.device)
         X, Y = self.train_X_all[inliers], self.train_Y_all[inliers]
@@ -460,15 +366,14 @@ class RobustGP(MovableGP):
         super().set_train_data(X, Y.squeeze(-1), strict=False)
         if Yvar is not None:
             self.likelihood.noise_covar.noise = Yvar.squeeze(-1).clamp_min(min_fixed_noise.value(Yvar.dtype))
-        self._set_detection(detection, detected)  # last: the inflation is in the units that the transforms now have
+        self._set_detection(detection)  # last: the inflation is in the units that the transforms now have
 
     def _warn(self, explained: float) -> None:
-        """Warn if there are many outliers, or too many to tell."""
         n, outliers = len(self.inlier_mask), self.num_outliers
         if outliers > max(2.0, MANY * n):
-            most = 2 * (n - outliers - 1) < n
-            more = "no more can be, so there may be more outliers: do not trust this model"
-            advice = more if most else "look at them with bo_robust.models.plot_outliers(model)"
+            advice = "look at them with bo_robust.models.plot_outliers(model)"
+            if 2 * (n - outliers - 1) < n:
+                advice = "no more can be, so there may be more outliers: do not trust this model"
             notice = f"RobustGP flags {outliers} of {n} observations as outliers; {advice}."
         elif n >= ENOUGH and explained < UNEXPLAINED:
             notice = (
@@ -487,8 +392,7 @@ def _restore(model: RobustGP, _: Any) -> None:
     if not complete or any(not torch.equal(state[x].to(model.get_buffer(x)), model.get_buffer(x)) for x in DATA):
         return model.detect_outliers(restandardise=False)
     saved = {name: state[name].to(model.get_buffer(name)).cpu().numpy() for name in (*STATISTICS, *DEVIATIONS)}
-    rows = enumerate(zip(*(saved[name].tolist() for name in DEVIATIONS), strict=True))
+    rows = enumerate(zip(*(saved.pop(name).tolist() for name in DEVIATIONS), strict=True))
     deviations = tuple(LocalDeviation(row, (row,), *values) for row, values in rows if values[0])
-    statistics = {name: saved[name] for name in STATISTICS}
-    model._use(OutlierDetection(**statistics, explained=math.nan, deviations=deviations), restandardise=False)
+    model._use(OutlierDetection(**saved, explained=math.nan, deviations=deviations), restandardise=False)
     model.eval()

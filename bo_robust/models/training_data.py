@@ -1,9 +1,9 @@
-"""Checks of the data that models are given, and their choice of noise model."""
+"""What the constructors of the models share: checks of data, noise models, objects from specs."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,9 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from bo_robust.utils.input_checks import check_finite, check_like, check_positive, check_tensor
+from bo_robust.utils.specs import build
 
+ROUNDING = 16.0  # units in the last place by which a change of units there and back moves a coordinate
 FEW = 2  # rewards that may be truncated without a word, unless these are all
 
 
@@ -44,13 +46,19 @@ class MovableGP(SingleTaskGP):
 def recommendable(X: Tensor, Y: Tensor, outliers: Tensor | None) -> Tensor:
     """Whether each of the points ``n x d`` may be recommended, ``n`` bool, where large observations ``n`` are good.
 
-    A point may not be recommended if its only observations are outliers (``n`` bool; None: there are none) and worse
-    than the median of the others. Only other points then support it, and it may be as bad as it was observed to be.
+    It may not if its only observations are outliers (``n`` bool; None: there are none) and worse than the median of the
+    others. Only other points then support it, and it may be as bad as it was observed to be.
     """
     if outliers is None or outliers.all():
         return torch.ones(len(X), dtype=torch.bool, device=X.device)
     terrible = X[unsupported(X, outliers) & (Y[~outliers].median() > Y)]
     return ~(X.unsqueeze(1) == terrible).all(-1).any(1)
+
+
+def nearly_equal(x: Tensor, z: Tensor, size: Tensor | None = None) -> Tensor:
+    """Whether coordinates are equal but for the rounding of a change of units there and back, of this size."""
+    size = torch.maximum(x.abs(), z.abs()) if size is None else size
+    return (x - z).abs() <= ROUNDING * torch.finfo(z.dtype).eps * size
 
 
 def unsupported(X: Tensor, outliers: Tensor) -> Tensor:
@@ -60,27 +68,24 @@ def unsupported(X: Tensor, outliers: Tensor) -> Tensor:
     return alone
 
 
-def check_data(model: str, X: Tensor, Y: Tensor, batched: bool, Yvar: Tensor | None = None) -> None:
-    """Raise ``ValueError`` unless X is ``n x d`` and Y ``n x 1``, finite floats, n >= 1; Yvar is as Y, not negative.
+def from_spec(given: Any, registry: Mapping[str, Callable[..., Any]], context: Mapping[str, Any], role: str) -> Any:
+    """The object that a spec ``{"kind": name, ...}`` describes (:func:`build`); any other object as it is."""
+    return build(given, registry, context, role) if isinstance(given, Mapping | str) else given
 
-    ``model`` is the model's name for the message; ``batched`` allows both a batch shape in front.
-    """
+
+def check_data(model: str, X: Tensor, Y: Tensor, batched: bool, Yvar: Tensor | None = None) -> None:
+    """Raise ``ValueError`` unless X is ``n x d`` and Y ``n x 1``, finite floats, n >= 1; Yvar is as Y, not negative."""
     for name, x in (("train_X", X), ("train_Y", Y)):
         check_tensor(name, x, floating=False)
     if (X.ndim < 2 if batched else X.ndim != 2) or Y.shape != (*X.shape[:-1], 1) or X.shape[-2] == 0:
         batch = "batch_shape x " if batched else ""
-        advice = "model several outputs with a ModelListGP"
+        advice = "give data, one reward for each point"
         if X.ndim < 2 or Y.ndim < 2:
             advice = "make a column of a vector with .unsqueeze(-1)"
         elif max(X.ndim, Y.ndim) > 2 and not batched:
             advice = "make one model for each data set of a batch"
-        elif X.shape[-2] != Y.shape[-2]:
-            rows = f"train_X has {X.shape[-2]} rows, train_Y {Y.shape[-2]}"
-            advice = f"{rows}: give one reward for each point"
-        elif X.shape[-2] == 0:
-            advice = "there are no data"
-        elif Y.shape[-1] == 1:
-            advice = "give both the same batch shape"
+        elif Y.shape[-1] != 1:
+            advice = "model several outputs with a ModelListGP"
         raise ValueError(
             f"{model} needs train_X {batch}n x d and train_Y {batch}n x 1 with n >= 1, got {tuple(X.shape)} and "
             f"{tuple(Y.shape)}; {advice}."
@@ -114,7 +119,6 @@ def check_learnt(X: Tensor, Y: Tensor, like: Tensor) -> None:
 
 
 def check_noise_var(noise_var: float, dtype: torch.dtype) -> None:
-    """Raise ``ValueError`` for a noise variance that GPyTorch would round up."""
     check_positive(noise_var=noise_var)
     floor = min_fixed_noise.value(dtype)
     if noise_var < floor:
@@ -125,7 +129,6 @@ def check_noise_var(noise_var: float, dtype: torch.dtype) -> None:
 
 
 def check_no_outcome_transform(model: str, transform: OutcomeTransform | None) -> None:
-    """Raise ``ValueError`` if there is an outcome transform, which truncating models cannot have."""
     if transform is not None:
         raise ValueError(
             f"{model} takes no outcome_transform (got {type(transform).__name__}): levels and widths are in the units "
@@ -146,18 +149,14 @@ def one_noise_likelihood(
 ) -> GaussianLikelihood:
     """``likelihood``, or one that holds ``noise_var``; with neither, one that learns its noise under BoTorch's prior.
 
-    Raises ``ValueError`` for both, for several noise variances, or if ``noise_var`` is too small. The caller must set
-    ``noise_var`` again after moving the model to its dtype. ``model`` is the model's name for messages.
+    The caller must set ``noise_var`` again after moving the model to its dtype.
     """
     if noise_var is None:
         if likelihood is None:
             return get_gaussian_likelihood_with_lognormal_prior()
         noise: Any = likelihood.noise if isinstance(likelihood, GaussianLikelihood) else None
         if noise is None or noise.numel() != 1:
-            raise ValueError(
-                f"{model} has one noise variance for all observations: pass noise_var or a GaussianLikelihood "
-                f"without batch shape, got {type(likelihood).__name__}."
-            )
+            raise ValueError(f"{model} has one noise variance: pass noise_var or a GaussianLikelihood without batch.")
         return likelihood
     if likelihood is not None:
         raise ValueError("give one of noise_var and likelihood.")
@@ -169,8 +168,7 @@ def one_noise_likelihood(
 def truncation_notice(y: Tensor, truncated: Tensor, notable: float) -> str | None:
     """What to say of rewards ``batch_shape x n``, ``truncated`` (bool) or not; None if they are few.
 
-    Up to the share ``notable`` they are few, and so are up to two, unless none is left. A larger reward is a better
-    one. In a batch the member with most truncated rewards is looked at.
+    In a batch the member with most truncated rewards is looked at.
     """
     y, truncated = y.reshape(-1, y.shape[-1]), truncated.reshape(-1, y.shape[-1])
     worst = int(truncated.sum(-1).argmax())
@@ -188,7 +186,7 @@ def truncation_notice(y: Tensor, truncated: Tensor, notable: float) -> str | Non
 
 
 def warn_of_truncated(y: Tensor, truncated: Tensor, notable: float, level: float) -> None:
-    """Give a :class:`TruncationWarning` if there is a :func:`truncation_notice`; ``level`` is the last b_t."""
+    """Give a :class:`TruncationWarning` if a notable share is truncated; ``level`` is the last b_t."""
     notice = truncation_notice(y, truncated, notable)
     if notice is not None:
         warnings.warn(

@@ -1,7 +1,7 @@
 """TGP-UCB's model: an exact GP on rewards truncated once each, with their own level b_t.
 
 Ray Chowdhury & Gopalan 2019, Algorithm 1: y_t becomes y_t 1{|y_t| <= b_t} (zero, not clipped) and enters an ordinary GP
-posterior with noise variance lambda. This cannot be an ``OutcomeTransform``: a transform never learns the round t of an
+posterior with noise variance lambda. No ``OutcomeTransform`` can do this: it never learns the round t of an
 observation, and would truncate fantasies too.
 """
 
@@ -15,14 +15,12 @@ from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils.assorted import fantasize
 from botorch.utils.datasets import SupervisedDataset
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
-from gpytorch.likelihoods.likelihood import Likelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from gpytorch.means import Mean, ZeroMean
 from gpytorch.module import Module
 from torch import Tensor
 
 from bo_robust.confidence.truncation import TRUNCATIONS, Truncation, check_rule, truncate
-from bo_robust.models.inputs import from_spec, levels_of_rounds
 from bo_robust.models.moments import information_gain
 from bo_robust.models.training_data import (
     MovableGP,
@@ -31,10 +29,11 @@ from bo_robust.models.training_data import (
     check_learnt,
     check_no_outcome_transform,
     check_noise_var,
+    from_spec,
     rewards_as_they_are,
     warn_of_truncated,
 )
-from bo_robust.utils.input_checks import check_finite, check_tensor
+from bo_robust.utils.input_checks import check_finite, check_like, check_tensor, quoted
 
 NOTABLE = 0.1  # share of truncated rewards beyond which the model warns
 
@@ -49,20 +48,16 @@ class TruncatedGP(MovableGP):
     Two defaults differ from ``SingleTaskGP``. The prior mean is zero, as the guarantee assumes and because a truncated
     reward is zero. Outcome transforms are refused: levels, B, v and the noise variance are in units of the rewards,
     which ``Standardize`` would rescale by a heavy-tailed standard deviation. Rescale the rewards yourself (by a robust
-    centre and spread of a first sample), and v with them. The default kernel, an ``RBFKernel`` without output scale,
-    has k(x, x) = 1, the normalisation of the widths.
+    centre and spread of a first sample), and v with them. The default kernel has k(x, x) = 1, as the widths assume.
 
     Truncation pulls the mean to zero: where most rewards are truncated (:attr:`truncated`) it is about zero. So centre
     the rewards and let v bound their raw moment, f included. A ``TruncationWarning`` says when more than a tenth of the
     rewards are truncated, and whether the largest are among them.
 
-    The buffers ``rewards`` and ``levels`` (``batch_shape x n x 1``) keep the observed rewards and their levels, and
-    follow ``.to``, ``deepcopy`` and ``pickle``. Data, levels, the schedule and fixed noise variances are not part of
-    ``state_dict``, so hyperparameters load into a model of other data. ``pickle`` and ``torch.save(model)`` keep
-    everything.
-
-    Folds of a cross-validation are data sets of their own, whose rows count as rounds 1, 2, ...; to keep the original
-    rounds, fold the levels like the rewards and pass them as a tensor.
+    The buffers ``rewards`` and ``levels`` (``batch_shape x n x 1``) keep the observed rewards and their levels. They,
+    the data, the schedule and fixed noise variances are not part of ``state_dict``, so hyperparameters load into a
+    model of other data. ``pickle`` keeps everything. Folds of a cross-validation are data sets of their own; to keep
+    the original rounds, fold the levels like the rewards and pass them as a tensor.
 
     Arguments not listed are those of ``SingleTaskGP``.
 
@@ -74,8 +69,8 @@ class TruncatedGP(MovableGP):
             observation can be added.
         outcome_transform: Must be None; an argument because Ax passes it.
         noise_var: lambda, one fixed noise variance for all observations, at least 1e-6 in float64 and 1e-4 in float32
-            (``gpytorch.settings.min_fixed_noise``). With neither this nor ``train_Yvar``, ``fit_gpytorch_mll`` learns a
-            homoskedastic noise variance, from the truncated rewards.
+            (``gpytorch.settings.min_fixed_noise``). With neither this nor ``train_Yvar`` it is learned, from the
+            truncated rewards.
         rule: What becomes of a reward beyond its level: "zero" (the paper's) or "clip" (the level with the reward's
             sign).
 
@@ -113,18 +108,9 @@ class TruncatedGP(MovableGP):
             train_Yvar = torch.full_like(train_Y, noise_var)
         levels = levels_of_rounds(truncation, train_Y, first_round=1)
         with rewards_as_they_are():
-            super().__init__(
-                train_X=train_X,
-                train_Y=truncate(train_Y, levels, rule),
-                train_Yvar=train_Yvar,
-                likelihood=likelihood,
-                covar_module=covar_module,
-                mean_module=ZeroMean(batch_shape=train_X.shape[:-2]) if mean_module is None else mean_module,
-                outcome_transform=None,  # not left out: the default is Standardize
-                input_transform=input_transform,
-            )
-        self.truncation = None if isinstance(truncation, Tensor) else truncation
-        self.rule = rule
+            kept, mean = truncate(train_Y, levels, rule), mean_module or ZeroMean(batch_shape=train_X.shape[:-2])
+            super().__init__(train_X, kept, train_Yvar, likelihood, covar_module, mean, None, input_transform)
+        self.truncation, self.rule = None if isinstance(truncation, Tensor) else truncation, rule
         self._set_rewards(train_Y, levels)
 
     @classmethod
@@ -138,21 +124,15 @@ class TruncatedGP(MovableGP):
     ) -> dict[str, Any]:
         """Keyword arguments of the constructor from a data set whose rows are in the order of the rounds.
 
-        ``truncation`` may also be ``{"kind": name in TRUNCATIONS, ...}``, the only form that Ax can store in JSON (and
-        a model once ``ax.storage.botorch_modular_registry.register_model`` knows it). ``noise_var`` wins over the noise
-        variances of the data. What Ax adds for categorical, fidelity or task features is ignored: they are ordinary
-        columns of X.
-
-        Raises:
-            ValueError: if the kind or an option of the truncation is unknown, missing or out of range.
+        ``truncation`` may also be ``{"kind": name in TRUNCATIONS, ...}``, the only form that Ax can store in JSON, and
+        raises ``ValueError`` if it is wrong. ``noise_var`` wins over the noise variances of the data. What Ax adds for
+        categorical, fidelity or task features is ignored.
         """
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
-        inputs["truncation"] = from_spec(truncation, TRUNCATIONS, {}, "truncation")
-        inputs["rule"] = rule
         if noise_var is not None:
-            inputs["noise_var"] = noise_var
             inputs.pop("train_Yvar", None)
-        return inputs
+        level = from_spec(truncation, TRUNCATIONS, {}, "truncation")
+        return inputs | {"truncation": level, "rule": rule, "noise_var": noise_var}
 
     @property
     def truncated(self) -> Tensor:
@@ -171,11 +151,8 @@ class TruncatedGP(MovableGP):
 
         Points are ``batch_shape x n' x d`` and rewards ``batch_shape' x n' x 1``, not truncated; inside
         :meth:`fantasize` they stay so. Noise variances ``batch_shape x n' x 1`` are needed only where those of the
-        model are fixed and differ.
-
-        Raises:
-            ValueError: if data are not finite, have not the model's dtype and device, or have more than one output, if
-                the levels were given as a tensor, or if ``noise`` is needed.
+        model are fixed and differ. ``ValueError`` if data are not finite, have not the model's dtype and device, or
+        have more than one output, the levels were given as a tensor, or ``noise`` is needed.
         """
         check_added(X, Y)
         if self.prediction_strategy is None:  # the update needs the caches that a prediction at any point makes
@@ -185,16 +162,13 @@ class TruncatedGP(MovableGP):
         return cast(TruncatedGP, super().condition_on_observations(X, Y, **kwargs))
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> TruncatedGP:
-        """As :meth:`condition_on_observations`, on transformed data without output dimension; ``ModelListGP`` calls it.
-
-        ``kwargs`` are ``noise``, ``batch_shape x n'``, and what the kernel takes.
-        """
+        """As :meth:`condition_on_observations`, on transformed data, rewards ``... x n'``; ``ModelListGP`` calls it."""
         rewards = targets.unsqueeze(-1)
         if fantasize.on():
             levels = torch.full_like(rewards, torch.inf)  # never truncated
         else:
             check_learnt(inputs, rewards, self.rewards)
-            levels = levels_of_rounds(self._schedule(), rewards, first_round=self.rewards.shape[-2] + 1)
+            levels = levels_of_rounds(self.truncation, rewards, first_round=self.rewards.shape[-2] + 1)
         if "noise" not in kwargs and isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
             noise = self._common_noise_var()  # in the batch shape of the points, which outcomes may exceed
             shape = torch.broadcast_shapes(noise.shape[:-1], inputs.shape[:-2])
@@ -207,19 +181,12 @@ class TruncatedGP(MovableGP):
         return model
 
     def set_train_data(
-        self,
-        inputs: Tensor | Iterable[Tensor] | None = None,
-        targets: Tensor | None = None,
-        strict: bool = True,
+        self, inputs: Tensor | Iterable[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
     ) -> None:
         """Replace the data and keep the hyperparameters, a noise variance shared by all observations included.
 
-        Targets are the ``batch_shape x n`` rewards of rounds 1 .. n, not truncated. Other arguments are those of
-        ``ExactGP``.
-
-        Raises:
-            ValueError: if ``targets`` are not finite, or if their number changes and the levels were given as a tensor
-                or the fixed noise variances differ from each other.
+        Targets are the ``batch_shape x n`` rewards of rounds 1 .. n, not truncated. ``ValueError`` if they are not
+        finite, or if their number changes and the levels were given as a tensor or the fixed noise variances differ.
         """
         if targets is None:
             super().set_train_data(inputs=inputs, strict=strict)
@@ -228,7 +195,7 @@ class TruncatedGP(MovableGP):
         rewards = targets.unsqueeze(-1)
         check_finite("targets", rewards)
         same_rounds = rewards.shape == self.rewards.shape
-        levels = self.levels if same_rounds else levels_of_rounds(self._schedule(), rewards, first_round=1)
+        levels = self.levels if same_rounds else levels_of_rounds(self.truncation, rewards, first_round=1)
         fixed_noise = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
         noise = self._common_noise_var() if fixed_noise and not same_rounds else None
         super().set_train_data(inputs=inputs, targets=truncate(rewards, levels, self.rule).squeeze(-1), strict=strict)
@@ -242,11 +209,6 @@ class TruncatedGP(MovableGP):
         self.register_buffer("levels", levels, persistent=False)
         if fantasize.off():
             warn_of_truncated(rewards[..., 0], self.truncated[..., 0], NOTABLE, float(levels[..., -1, 0].max()))
-
-    def _schedule(self) -> Truncation:
-        if self.truncation is None:
-            raise ValueError("the levels were given as a tensor and end with the data; pass a schedule instead.")
-        return self.truncation
 
     def _common_noise_var(self) -> Tensor:
         """The noise variance that all observations share, ``batch_shape x 1``."""
@@ -263,3 +225,28 @@ class TruncatedGP(MovableGP):
 def _append(old: Tensor, new: Tensor, batch_shape: torch.Size) -> Tensor:
     """Concatenate ``... x n x 1`` and ``... x n' x 1`` to ``batch_shape x (n + n') x 1``."""
     return torch.cat([x.expand(*batch_shape, *x.shape[-2:]) for x in (old, new)], dim=-2)
+
+
+def levels_of_rounds(truncation: Truncation | Tensor | None, rewards: Tensor, first_round: int) -> Tensor:
+    """The levels of consecutive rounds in the shape ``batch_shape x n x 1`` of their rewards.
+
+    Raises ``ValueError`` if levels do not fit the rewards or are not > 0.
+    """
+    n = rewards.shape[-2]
+    if truncation is None:
+        raise ValueError("levels that are given as a tensor end with the data; pass a schedule instead.")
+    if isinstance(truncation, Tensor):
+        levels = truncation
+    elif isinstance(truncation, type) or not callable(truncation):
+        raise ValueError(f"truncation must be a schedule of bo_robust.confidence or levels, got {quoted(truncation)}.")
+    else:
+        rounds = torch.arange(first_round, first_round + n, dtype=rewards.dtype, device=rewards.device)
+        level: float | Tensor = truncation(rounds)  # a number from a truncation that does not depend on t
+        levels = (level if isinstance(level, Tensor) else torch.full_like(rounds, level)).unsqueeze(-1)
+    check_like("truncation levels", levels, "the rewards", rewards)
+    if levels.shape not in ((n, 1), rewards.shape):
+        shapes = f"{n} x 1 (or of the shape {tuple(rewards.shape)} of the rewards)"
+        raise ValueError(f"truncation levels must be {shapes}, got {tuple(levels.shape)}.")
+    if not bool((levels > 0).all()):
+        raise ValueError("truncation levels must be > 0 (infinity keeps every reward).")
+    return levels.expand(rewards.shape).clone()

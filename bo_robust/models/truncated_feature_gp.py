@@ -31,10 +31,9 @@ from bo_robust.confidence.truncation import TRUNCATIONS, Truncation, check_rule,
 from bo_robust.features.maps import FourierMap, NystromMap
 from bo_robust.features.nystrom import NystromWeights
 from bo_robust.models.feature_gp import FeatureGP
-from bo_robust.models.inputs import from_spec
 from bo_robust.models.linear_regression import WeightPosterior, cholesky_root, precision_matrix
 from bo_robust.models.reward_units import NORMAL
-from bo_robust.models.training_data import check_no_outcome_transform, rewards_as_they_are, warn_of_truncated
+from bo_robust.models.training_data import check_no_outcome_transform, from_spec, rewards_as_they_are, warn_of_truncated
 from bo_robust.utils.input_checks import is_number, quoted
 from bo_robust.utils.linalg import median_and_mad
 
@@ -48,9 +47,8 @@ CHUNK = 512  # rewards at a time: a chunk of the products u y stays in the cache
 def truncated_sum(root: Tensor, Phi: Tensor, y: Tensor, level: float, rule: str = "zero") -> Tensor:
     """r_i = sum_tau of u_{i tau} y_tau truncated at the level, ``... x p``, from R ``... x p x p``.
 
-    Features are ``... x t x p`` and rewards ``... x t``. A product equal to the level is kept, and one that overflows
-    is truncated at every finite level. NaN rewards give NaN sums. ``rule`` is one of
-    :func:`bo_robust.confidence.truncation.truncate`.
+    Features are ``... x t x p`` and rewards ``... x t``. A product that overflows is truncated at every finite level.
+    NaN rewards give NaN sums. ``rule`` is one of :func:`bo_robust.confidence.truncation.truncate`.
     """
     total = torch.zeros_like(root[..., 0])
     for start in range(0, y.shape[-1], CHUNK):
@@ -71,20 +69,16 @@ class TruncatedFeatureGP(FeatureGP):
 
     The prior mean is zero, and truncation pulls the mean to zero too: centre the rewards and let the moment bound v
     cover f. A warning (``TruncationWarning``) says when more than half of the rewards lost more than half of their
-    weight. Outcome transforms are refused: levels, B, v and the noise variance are in units of the rewards, which
-    ``Standardize`` would rescale by a heavy-tailed standard deviation.
+    weight. Outcome transforms are refused, as by :class:`TruncatedGP`.
 
     ``fit_gpytorch_mll`` maximises the Gaussian evidence of the rewards winsorised at their median plus or minus 3
-    robust standard deviations (1.4826 MAD). The evidence of the raw rewards would follow the outliers. An evidence of
-    the rewards truncated at b_t does not exist: they are truncated along directions that depend on the hyperparameters.
-    A learned noise variance is hence that of the winsorised rewards. The fit does not depend on the level, and only the
-    fit winsorises rewards.
+    robust standard deviations (1.4826 MAD), whatever the level. The evidence of the raw rewards would follow the
+    outliers, and one of the rewards truncated at b_t does not exist: they are truncated along directions that depend on
+    the hyperparameters. A learned noise variance is that of the winsorised rewards.
 
     Observations added by :meth:`condition_on_observations` are rewards: the level of the new t applies to all, old and
     new, at O(n p^2). Fantasies are posterior samples and never truncated. They are Gaussian observations of the
-    current estimate, with information V mean + Phi'^T y'.
-
-    BoTorch's ``loo_cv`` is refused where a product is truncated: the level then has no closed form with a row left out.
+    current estimate, with information V mean + Phi'^T y'. BoTorch's ``loo_cv`` is refused where a product is truncated.
 
     Arguments not listed are those of :class:`FeatureGP`.
 
@@ -127,15 +121,7 @@ class TruncatedFeatureGP(FeatureGP):
             raise ValueError(f"root must be one of symmetric, cholesky, got {quoted(root)}.")
         with rewards_as_they_are():
             super().__init__(
-                train_X,
-                train_Y,
-                features,
-                noise_var=noise_var,
-                likelihood=likelihood,
-                covar_module=covar_module,
-                mean_module=ZeroMean(),
-                outcome_transform=None,  # not left out: the default is Standardize
-                input_transform=input_transform,
+                train_X, train_Y, features, noise_var, likelihood, covar_module, ZeroMean(), None, input_transform
             )
         self.truncation, self.root, self.rule = truncation, root, rule
         self._symmetric = root == "symmetric"
@@ -152,17 +138,13 @@ class TruncatedFeatureGP(FeatureGP):
     ) -> dict[str, Any]:
         """As in :class:`FeatureGP`; ``options`` may also hold ``root`` and ``rule``. One row of the data is one round.
 
-        ``truncation`` may also be ``{"kind": name in TRUNCATIONS, ...}``; its ``num_features`` are counted where they
-        are left out. Ax can store only this or a number in JSON.
-
-        Raises:
-            ValueError: as in :class:`FeatureGP`, or if the spec of the truncation is wrong.
+        ``truncation`` may also be ``{"kind": name in TRUNCATIONS, ...}``, which Ax can store; its ``num_features`` are
+        counted where they are left out. A wrong one raises ``ValueError``.
         """
-        chosen = {name: options.pop(name) for name in ("root", "rule") if name in options}
         inputs = super().construct_inputs(training_data, features, **options)
         count = {"num_features": inputs["features"].count(inputs["train_X"])}
-        level = from_spec(truncation, TRUNCATIONS, count, "truncation")
-        return inputs | chosen | {"truncation": level}
+        inputs["truncation"] = from_spec(truncation, TRUNCATIONS, count, "truncation")
+        return inputs | {name: options[name] for name in ("root", "rule") if name in options}
 
     @property
     def truncation_level(self) -> float:
@@ -186,9 +168,7 @@ class TruncatedFeatureGP(FeatureGP):
     def forward(self, X: Tensor) -> MultivariateNormal:
         """The prior; :class:`UnsupportedError` in evaluation mode where no conjugate posterior belongs to it."""
         if not self.training and self.truncated_share > 0.0:
-            raise UnsupportedError(
-                "a TruncatedFeatureGP that truncates has no leave-one-out in closed form; build one model a fold."
-            )
+            raise UnsupportedError("a TruncatedFeatureGP that truncates has no leave-one-out in closed form.")
         return super().forward(X)
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> TruncatedFeatureGP:
@@ -199,10 +179,7 @@ class TruncatedFeatureGP(FeatureGP):
         return model
 
     def set_train_data(
-        self,
-        inputs: Tensor | Iterable[Tensor] | None = None,
-        targets: Tensor | None = None,
-        strict: bool = True,
+        self, inputs: Tensor | Iterable[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
     ) -> None:
         """As in :class:`FeatureGP`; given targets are the rewards of rounds 1 .. n."""
         super().set_train_data(inputs, targets, strict)

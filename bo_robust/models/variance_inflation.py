@@ -18,9 +18,8 @@ from bo_robust.models.local_deviation import LocalDeviation
 class VarianceInflation(Kernel):
     """The covariance sum_j P_j B_j of possible local deviations; :mod:`bo_robust.models.local_deviation` defines B.
 
-    A local deviation of probability P and size a adds a mean square of a^2 P to f at its centre. Its prior mean is 0.
-    So the posterior mean does not follow the outlier, but acquisition functions explore around it. Observations at
-    and near the centre, earlier ones too, condition the deviation like the rest of f.
+    A deviation of probability P and size a adds a mean square of a^2 P to f at its centre, and nothing to its prior
+    mean. Observations at and near the centre, earlier ones too, condition it like the rest of f.
     """
 
     centres: Tensor
@@ -74,7 +73,6 @@ class InflatedKernel(AdditiveKernel):
 
     @property
     def lengthscale(self) -> Tensor:
-        """That of the kernel of f."""
         return cast(Tensor, self.kernels[0].lengthscale)
 
     def __getattr__(self, name: str) -> Any:
@@ -96,7 +94,6 @@ class InflatedFeatureMap(FeatureMap):
         self.batch_shape = features.batch_shape
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features ``... x n x num_outputs`` of points ``... x n x d``."""
         places, centres = ((z - self.inflation.low) / self.inflation.sides for z in (x, self.inflation.centres))
         parts = [self.features(x)]
         for centre, radius, variance in zip(centres, self.inflation.radii, self.inflation.variances, strict=True):

@@ -28,8 +28,7 @@ from bo_robust.utils.input_checks import (
 
 __all__ = ["ContinuousEnvironment", "Environment", "FiniteEnvironment", "PerturbationEnvironment"]
 
-# How far the sum of given probabilities may be from 1.
-SUM_TOLERANCE = 1e-6
+SUM_TOLERANCE = 1e-6  # how far the sum of given probabilities may be from 1
 
 
 class Environment(Module, ABC):
@@ -78,24 +77,19 @@ class _FixedEnvironment(Environment):
         self.dim = self.appended = z.shape[-1]
 
     def values(self, X: Tensor) -> Tensor:
-        """The same points for every x."""
         check_like("X", X, "the environment", self.z)
         return self.z.expand(*X.shape[:-1], *self.z.shape)
 
     def join(self, X: Tensor, Z: Tensor) -> Tensor:
-        """The columns of x, then those of z."""
         return torch.cat([X, Z], -1)
 
 
 class FiniteEnvironment(_FixedEnvironment):
-    """Finitely many z with known probabilities.
+    """Finitely many z with known probabilities; ``ValueError`` if an argument is not as described.
 
     Args:
         points: z, ``w x d_z``, w >= 1, floating point and finite.
         probabilities: ``w``, >= 0, with sum 1 (within 1e-6). None means all equal; equal ones are stored as None.
-
-    Raises:
-        ValueError: if an argument is not as described, or dtypes or devices differ.
     """
 
     def __init__(self, points: Tensor, probabilities: Tensor | None = None) -> None:
@@ -116,8 +110,8 @@ class ContinuousEnvironment(_FixedEnvironment):
         distribution: Has ``cdf`` and ``icdf``, scalar or ``d_z`` batch shape and no event shape, such as
             ``Normal(0.5, 0.125)``.
         sampler: Called with n; returns ``n x d_z`` draws from the support.
-        log_prob: Log density of the sampler's draws at ``... x d_z``, up to a constant. The rule "probable" ranks
-            points by it. Without it all points rank alike.
+        log_prob: Log density of the sampler's draws at ``... x d_z``, up to a constant, by which the rule "probable"
+            ranks points. Without it all rank alike.
         num_points: w.
         seed: Seed of the Sobol scrambling.
 
@@ -144,16 +138,13 @@ class ContinuousEnvironment(_FixedEnvironment):
         check_count(1, num_points=num_points)
         if (distribution is None) == (sampler is None):
             raise ValueError("give either a distribution (with cdf and icdf) or a sampler of Z.")
-        if distribution is not None and log_prob is not None:
-            raise ValueError("log_prob belongs to a sampler; that of a distribution is its own.")
-        if distribution is not None and not (hasattr(distribution, "cdf") and hasattr(distribution, "icdf")):
-            raise ValueError(
-                f"distribution must have cdf and icdf, such as Normal(0.5, 0.1); got {quoted(distribution)}."
-            )
-        if distribution is not None and len(distribution.event_shape) > 0:
-            raise ValueError(
-                "the coordinates of the distribution must be independent (batch shape d_z, no event shape)."
-            )
+        if distribution is not None:
+            if log_prob is not None:
+                raise ValueError("log_prob belongs to a sampler; that of a distribution is its own.")
+            if not (hasattr(distribution, "cdf") and hasattr(distribution, "icdf")):
+                raise ValueError(f"distribution needs cdf and icdf, as Normal(0.5, 0.1); got {quoted(distribution)}.")
+            if len(distribution.event_shape) > 0:
+                raise ValueError("the coordinates of the distribution must be independent (batch, not event shape).")
         # The points need the bounds, which can be registered only after the module is initialised: empty until then.
         super().__init__(bounds.new_zeros(0, bounds.shape[-1]), None, None)
         self._distribution, self._sampler, self._log_prob = distribution, sampler, log_prob
@@ -174,18 +165,15 @@ class ContinuousEnvironment(_FixedEnvironment):
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw n independent points, ``n x d_z``; ``ValueError`` if those of a sampler do not fit the box.
 
-        A distribution uses the ``generator``, which must be on the device of the bounds. A sampler ignores it.
+        A distribution uses the ``generator`` (on the device of the bounds), a sampler ignores it.
         """
-        like = self.bounds
+        like, shape = self.bounds, (n, self.bounds.shape[-1])
         if self._sampler is None:
-            shape = (n, like.shape[-1])
             return self._from_uniform(torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device))
         z = self._sampler(n)
-        if not isinstance(z, Tensor) or z.shape != (n, like.shape[-1]) or (z.dtype, z.device) != _kind(like):
-            got = f"{z.dtype} {tuple(z.shape)} on {z.device}" if isinstance(z, Tensor) else repr(type(z))
-            raise ValueError(
-                f"the sampler must return {n} x {like.shape[-1]} {like.dtype} on {like.device}, got {got}."
-            )
+        check_like("what the sampler returns", z, "the bounds", like)
+        if z.shape != shape:
+            raise ValueError(f"the sampler must return {n} x {like.shape[-1]} draws, got {tuple(z.shape)}.")
         check_finite("the sampler's draws", z)
         outside = int(((z < like[0]) | (z > like[1])).any(-1).sum())
         if outside:
@@ -202,15 +190,11 @@ class ContinuousEnvironment(_FixedEnvironment):
         return each.sum(-1).masked_fill(~inside, -torch.inf)
 
     def _cdf_of_bounds(self) -> tuple[Tensor, Tensor]:
-        """Distribution function at the lower and the upper corner, ``d_z`` each."""
         assert self._distribution is not None
         try:
             low, high = self._distribution.cdf(self.bounds).to(self.bounds).expand_as(self.bounds)
         except ValueError:  # torch's check of arguments
-            raise ValueError(
-                "the distribution has no value at the bounds: they must lie in its support, or build it with "
-                "validate_args=False."
-            ) from None
+            raise ValueError("the bounds must lie in the distribution's support (or validate_args=False).") from None
         if not bool((high > low).all()):
             raise ValueError("the distribution has no probability within the bounds.")
         return low, high
@@ -236,15 +220,15 @@ class PerturbationEnvironment(Environment):
     device, or a function returns NaN or a wrong shape, and ``TypeError`` if it returns no tensor.
     """
 
+    bounds: Tensor | None
+
     def __init__(
         self,
         perturbations: Tensor | Callable[[Tensor], Tensor],
         probabilities: Tensor | None = None,
         bounds: Tensor | None = None,
     ) -> None:
-        if not callable(perturbations):
-            check_tensor("perturbations", perturbations)
-        fixed = _check_points("perturbations", perturbations) if isinstance(perturbations, Tensor) else None
+        fixed = None if callable(perturbations) else _check_points("perturbations", perturbations)
         p = _check_probabilities(probabilities, fixed)
         super().__init__(p, p)
         self.register_buffer("perturbations", fixed)
@@ -253,7 +237,7 @@ class PerturbationEnvironment(Environment):
             if fixed is not None:
                 check_like("bounds", bounds, "the perturbations", fixed)
         self.register_buffer("bounds", bounds)
-        self._function = None if isinstance(perturbations, Tensor) else perturbations
+        self._function = perturbations if callable(perturbations) else None
         self._num_points = None if probabilities is None else probabilities.shape[-1]
         self.dim, self.appended = None if fixed is None else fixed.shape[-1], 0
 
@@ -262,11 +246,9 @@ class PerturbationEnvironment(Environment):
         """Make the Euclidean ball around x, within the box, as in StableOpt (Bogunovic et al. 2018).
 
         The points are the centre and Sobol directions. Half of these have the full radius, where minima of smooth
-        functions mostly are; the others are spread over the inside. In one dimension the points are an even grid, which
+        functions mostly are; the others are spread over the inside. In one dimension they are an even grid, which
         contains the centre if ``num_points`` is odd. The radius is in units of x, and the bounds fix dtype and device.
-
-        Raises:
-            ValueError: if the radius is not positive, ``num_points`` < 2, or the bounds are no box ``2 x d_x``.
+        ``ValueError`` if the radius is not positive, ``num_points`` < 2, or the bounds are no box ``2 x d_x``.
         """
         check_positive(radius=radius)
         check_count(2, num_points=num_points)
@@ -285,10 +267,8 @@ class PerturbationEnvironment(Environment):
         return cls(xi.to(bounds), bounds=bounds)
 
     def values(self, X: Tensor) -> Tensor:
-        """xi at every x."""
-        bounds: Tensor | None = self.bounds  # type: ignore[assignment]
-        if bounds is not None:
-            check_like("X", X, "the bounds of the environment", bounds)
+        if self.bounds is not None:
+            check_like("X", X, "the bounds of the environment", self.bounds)
         if self._function is None:
             xi: Tensor = self.perturbations  # type: ignore[assignment]
             check_like("X", X, "the environment", xi)
@@ -299,22 +279,14 @@ class PerturbationEnvironment(Environment):
         check_like("what the function of perturbations returns", xi, "X", X)
         w = self._num_points or (xi.shape[-2] if xi.ndim > 1 else 0)
         if xi.shape != (*X.shape[:-1], w, X.shape[-1]) or w == 0:
-            raise ValueError(
-                f"the function of perturbations must return ... x {w or 'w'} x {X.shape[-1]} at X of shape "
-                f"{tuple(X.shape)}, got {tuple(xi.shape)}."
-            )
+            raise ValueError(f"perturbations must be ... x {w or 'w'} x {X.shape[-1]}, got {tuple(xi.shape)}.")
         check_finite("the perturbations", xi)
         return xi
 
     def join(self, X: Tensor, Z: Tensor) -> Tensor:
         """x + xi, moved into the box."""
         moved = X + Z
-        bounds: Tensor | None = self.bounds  # type: ignore[assignment]
-        return moved if bounds is None else moved.maximum(bounds[0]).minimum(bounds[1])
-
-
-def _kind(x: Tensor) -> tuple[torch.dtype, torch.device]:
-    return x.dtype, x.device
+        return moved if self.bounds is None else moved.maximum(self.bounds[0]).minimum(self.bounds[1])
 
 
 def _check_points(name: str, z: Tensor) -> Tensor:
@@ -330,9 +302,10 @@ def _check_probabilities(p: Tensor | None, z: Tensor | None) -> Tensor | None:
     if p is None:
         return None
     check_tensor("probabilities", p, floating=False)
-    if p.ndim != 1 or len(p) == 0 or (z is not None and (len(p) != len(z) or _kind(p) != _kind(z))):
-        like = "w" if z is None else f"{len(z)} of {z.dtype} on {z.device}, one per point"
-        raise ValueError(f"probabilities must be {like}; got {tuple(p.shape)} of {p.dtype} on {p.device}.")
+    if p.ndim != 1 or len(p) == 0 or (z is not None and len(p) != len(z)):
+        raise ValueError(f"probabilities must be {'w' if z is None else len(z)}, got shape {tuple(p.shape)}.")
+    if z is not None:
+        check_like("probabilities", p, "the points", z)
     check_finite("probabilities", p)
     if bool((p < 0).any()):
         raise ValueError(f"probabilities must not be negative; the smallest is {float(p.min()):g}.")

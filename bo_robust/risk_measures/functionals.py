@@ -23,23 +23,10 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from bo_robust.ops.weighted_quantile import (
-    check_lower_tail,
-    sorted_masses,
-    tail_weights,
-    weighted_quantile,
-)
+from bo_robust.ops.weighted_quantile import check_lower_tail, sorted_masses, tail_weights, weighted_quantile
 from bo_robust.utils.input_checks import check_tensor, is_number, quoted
 
-__all__ = [
-    "CVaR",
-    "Functional",
-    "Mean",
-    "MeanVariance",
-    "ValueAtRisk",
-    "WorstCase",
-    "as_functional",
-]
+__all__ = ["CVaR", "Functional", "Mean", "MeanVariance", "ValueAtRisk", "WorstCase", "as_functional"]
 
 
 class Functional(ABC):
@@ -54,11 +41,11 @@ class Functional(ABC):
         """F(values), differentiable; ``ValueError`` if shapes, dtypes or devices do not fit."""
 
     def lower_bound(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """A lower bound on F(f) for every f with lower <= f <= upper. It is F(lower) if F is monotone."""
+        """A lower bound on F(f) for every f with lower <= f <= upper: F(lower) if F is monotone."""
         return self(lower, probabilities)
 
     def upper_bound(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """An upper bound on F(f) for every f with lower <= f <= upper. It is F(upper) if F is monotone."""
+        """An upper bound on F(f) for every f with lower <= f <= upper: F(upper) if F is monotone."""
         return self(upper, probabilities)
 
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
@@ -114,7 +101,6 @@ class CVaR(Functional):
         check_lower_tail(self.alpha)
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """The tail mean."""
         return (values * tail_weights(values, probabilities, self.alpha)).sum(-1)
 
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
@@ -154,7 +140,6 @@ class Mean(Functional):
     """E h(Z)."""
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """The mean."""
         check_tensor("values", values)
         return values.mean(-1) if probabilities is None else (values * probabilities).sum(-1)
 
@@ -191,21 +176,18 @@ class MeanVariance(Functional):
             raise ValueError(f"weight (of the variance) must be a finite number >= 0, got {quoted(self.weight)}.")
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """Mean minus weighted variance."""
         mean = Mean()(values, probabilities)
         if self.weight == 0.0:
             return mean
         return mean - self.weight * Mean()((values - mean.unsqueeze(-1)).square(), probabilities)
 
     def lower_bound(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """E l - weight (sd(m) + r)^2."""
         if self.weight == 0.0:
             return Mean()(lower, probabilities)
         spread, reach = _spread_and_reach(lower, upper, probabilities)
         return Mean()(lower, probabilities) - self.weight * (spread + reach).square()
 
     def upper_bound(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """E u - weight max(sd(m) - r, 0)^2."""
         spread, reach = _spread_and_reach(lower, upper, probabilities)
         # A variance beyond the largest number counts as this number: the bound stays one.
         largest = torch.finfo(spread.dtype).max
@@ -218,10 +200,7 @@ def as_functional(functional: Functional | float) -> Functional:
         return functional
     if is_number(functional) and not isinstance(functional, Integral):  # 10 is not 10 %
         return ValueAtRisk(float(functional))
-    raise ValueError(
-        "functional must be one of bo_robust.risk_measures.functionals, such as ValueAtRisk(0.1), or its alpha; got "
-        f"{quoted(functional)}."
-    )
+    raise ValueError(f"functional must be one of bo_robust.risk_measures or an alpha, got {quoted(functional)}.")
 
 
 def _spread_and_reach(lower: Tensor, upper: Tensor, probabilities: Tensor | None) -> tuple[Tensor, Tensor]:

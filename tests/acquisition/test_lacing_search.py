@@ -3,7 +3,7 @@ import torch
 from botorch.models import SingleTaskGP
 from torch.distributions import Normal
 
-from bo_robust.acquisition.lacing_search import search_lacing_value
+from bo_robust.acquisition.lnso import search_lacing_value
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.risk_measures.environments import ContinuousEnvironment
 from bo_robust.risk_measures.functionals import ValueAtRisk

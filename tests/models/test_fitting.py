@@ -11,8 +11,8 @@ from gpytorch.priors import GammaPrior
 
 from bo_robust import BKBModel, TruncatedGP
 from bo_robust.confidence.truncation import TGPTruncation
-from bo_robust.models import fitting
-from bo_robust.models.fitting import fit_evidence, fit_rows
+from bo_robust.models import marginal_likelihood
+from bo_robust.models.marginal_likelihood import fit_evidence, fit_rows
 from tests.problems import fit
 
 
@@ -57,7 +57,7 @@ def test_many_rewards_are_fitted_by_some(monkeypatch):
     assert len(set(rows)) == 800
     assert (np.diff(rows) > 0).all()
     np.testing.assert_array_equal(rows, fit_rows(5000))
-    monkeypatch.setattr(fitting, "MOST", 30)
+    monkeypatch.setattr(marginal_likelihood, "MOST", 30)
     X, Y = data()
     rows = torch.as_tensor(fit_rows(40))
     whole = fit(SingleTaskGP(X, Y, outcome_transform=None), optimizer=fit_evidence)

@@ -12,6 +12,7 @@ from torch.quasirandom import SobolEngine
 
 from bo_robust import RobustGP, suggest_replicates
 from bo_robust.models import OutlierPrior
+from bo_robust.models.replication import replication_candidates
 from tests.problems import fit, outliers
 
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -34,8 +35,8 @@ class TestOneModel:
         Y[4] -= 30.0
         model = fit(RobustGP(X, Y))
         assert outliers(model) == [3, 4, 7]
-        assert model.replication_candidates().tolist() == [3, 7]
-        assert model.replication_candidates(maximize=False).tolist() == [4]
+        assert replication_candidates(model).tolist() == [3, 7]
+        assert replication_candidates(model, maximize=False).tolist() == [4]
         assert torch.equal(suggest_replicates(model), X[3:4])
         assert torch.equal(suggest_replicates(model, maximize=False), X[4:5])
 
@@ -60,7 +61,7 @@ class TestOneModel:
         model = fit(RobustGP(torch.cat([X, X[7].expand(len(again), 2)]), torch.cat([Y, again])))
         assert outliers(model) == flagged
         assert model.confirmed_by_replicate.nonzero().flatten().tolist() == confirmed
-        assert model.replication_candidates().tolist() == candidates
+        assert replication_candidates(model).tolist() == candidates
         if candidates:
             assert torch.equal(suggest_replicates(model), X[7:8])
         else:
@@ -82,7 +83,7 @@ class TestOneModel:
         X, Y = torch.cat([X, X[7:8]]), torch.cat([Y, Y[7:8] - 8.0])
         Y[3] += 30.0
         model = fit(RobustGP(X, Y))
-        assert model.replication_candidates().tolist() == [3]
+        assert replication_candidates(model).tolist() == [3]
         assert torch.equal(suggest_replicates(model), X[3:4])
         model.outlier_prior = OutlierPrior(share=0.04)
         assert suggest_replicates(model) is None
