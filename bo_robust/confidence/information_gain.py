@@ -108,3 +108,13 @@ def spectral_bound(spectrum: Tensor, noise_var: float, T: int) -> Tensor:
     r = torch.repeat_interleave(ratio, units)
     gains = torch.log1p(r / (1.0 + before * r))
     return gains.topk(T).values.cumsum(0) * (0.5 / GREEDY_SHARE)
+
+
+def effective_dimension(K: Tensor, noise_var: float) -> Tensor:
+    """d_eff = tr K (K + noise_var I)^{-1} (Calandriello et al. 2019), between 0 and n, of shape ``...``.
+
+    K is ``... x n x n``, positive semi-definite.
+    """
+    check_positive(noise_var=noise_var)
+    eye = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+    return torch.linalg.solve(K + noise_var * eye, K).diagonal(dim1=-2, dim2=-1).sum(-1)

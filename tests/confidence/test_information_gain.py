@@ -49,6 +49,7 @@ def test_golden(golden, golden_matrix):
     assert float(ig.exact(K, noise_var)) == pytest.approx(expected["of_all_12"], rel=1e-11)
     assert float(ig.greedy(K, noise_var, T)[0][-1]) == pytest.approx(expected["greedy"], rel=1e-11)
     assert float(ig.spectral_bound(K, noise_var, T)[-1]) == pytest.approx(expected["spectral_bound_T6"], rel=1e-11)
+    assert float(ig.effective_dimension(K, noise_var)) == pytest.approx(expected["d_eff"], rel=1e-11)
 
 
 def test_exact_of_a_batch_equals_singles(device):

@@ -291,7 +291,7 @@ class HeldReturns(RewardModel):
 
 @dataclass(frozen=True)
 class SP500(OverArms):
-    """Which of 20 stocks gains most over 63 trading days, with bad ticks or without (quickstart).
+    """Which of 20 stocks gains most over 63 trading days, with bad ticks or without (heavy_tails/quickstart_stocks).
 
     f is the mean clean return over the second half of 1990-2022. The kernel (correlation of returns) and the constants
     come from the first half. All trials share f. The prices need skfolio installed.
