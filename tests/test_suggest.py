@@ -176,6 +176,7 @@ def test_a_model_of_failures_separates_them_and_lowers_the_acquisition():
     torch.testing.assert_close(value, expected)
 
 
+@pytest.mark.slow
 def test_constraints_are_kept_and_may_be_missing():
     """The best of x + 2 z on x <= 2 is (2, 1)."""
     X = designs(8)

@@ -32,7 +32,7 @@ def var_of_draws(acqf, x, num_draws=4096, seed=0):
     return ValueAtRisk(ALPHA)(lower), ValueAtRisk(ALPHA)(upper)
 
 
-@pytest.mark.parametrize("d_z", [1, 3])
+@pytest.mark.parametrize("d_z", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_finds_denser_lacing_values_than_the_points(tkwargs, d_z):
     environment = bell(tkwargs, d_z, num_points=64)
     acqf = ValueAtRiskUCB(gp(tkwargs, 1 + d_z), environment, ALPHA, 0.5)

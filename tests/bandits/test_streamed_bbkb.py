@@ -228,7 +228,8 @@ def run_ranks(tmp_path, ranks, what):
     return [p.returncode for p in processes], [o for o, _ in outputs], [e for _, e in outputs]
 
 
-@pytest.mark.parametrize("what", ["own", pytest.param("asym", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["own", "asym"])
 def test_two_ranks_choose_as_one(tmp_path, what):
     """Also where they were given uniforms and rewards of their own, of which those of the first count, or one of them
     has no shortlist when the other has."""

@@ -40,7 +40,14 @@ def plain():
     return run("SingleTaskGP", outliers=WRONG)
 
 
-@pytest.mark.parametrize("method", [name for name in BOTORCH_METHODS if name != "SingleTaskGP"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name == "RobustRelevancePursuitSingleTaskGP"))
+        for name in BOTORCH_METHODS
+        if name != "SingleTaskGP"
+    ],
+)
 def test_every_method_gets_the_start_and_readings_of_the_plain_loop(method, plain):
     other = run(method, outliers=WRONG)
     assert any(plain["outlier"])
@@ -105,6 +112,7 @@ def test_winsorised_rewards_lie_within_the_limits():
     assert torch.equal(winsorised(Y[:4]), Y[:4])
 
 
+@pytest.mark.slow
 def test_a_run_from_end_to_end_and_its_summary(tmp_path):
     methods, out = ["RobustGP", "SingleTaskGP"], tmp_path / "out"
     config = parse(data(methods, trials=2, horizon=8, compare=[methods], outliers=WRONG))

@@ -251,10 +251,8 @@ def test_command_line_errors_are_one_line(arguments, message, tmp_path, monkeypa
     assert len(said.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    "whom",
-    ["worker, killed", *(pytest.param(whom, marks=pytest.mark.slow) for whom in ("parent, killed", "parent, stopped"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("whom", ["worker, killed", "parent, killed", "parent, stopped"])
 def test_the_same_command_after_a_kill_ends_alike(tmp_path, whom):
     """Killed while the two long jobs run, of which each worker has one."""
     data = plain(horizon=3_000)

@@ -151,6 +151,7 @@ def continued(tmp_path_factory):
     return first, json.loads(done.stdout.split("RESULT")[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_loop_with_pending_trials_goes_on_in_a_new_process(continued, method):
     measured, generator, pending = continued[0][method]
@@ -188,6 +189,7 @@ def test_a_loaded_client_asks_the_same_with_the_seed_that_its_file_lacks(tmp_pat
     assert again == pytest.approx(run(client, 1)[0], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_outliers_are_truncated(continued):
     model = continued[0]["tgp-ucb"][1].surrogate.model
     assert model.truncation == TGPTruncation(1.0, 1.0)
@@ -326,6 +328,7 @@ def run_outcomes(client, rounds, outcomes, outliers):
     return rows
 
 
+@pytest.mark.slow
 def test_a_constraint_keeps_its_say_where_values_of_both_outcomes_are_wrong():
     """The best of a + z on a^2 + z^2 <= 1/2 is a = z = 1/2; trial 2 is infeasible, and 9 is not."""
     client = several("robust", "y", ["g <= 0.5"])

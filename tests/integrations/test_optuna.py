@@ -97,6 +97,7 @@ def far_too_good(trial):
     return value + 1e3 * (trial.number % 5 == 3 and trial.params not in known)
 
 
+@pytest.mark.slow
 def test_outliers_are_found_and_on_a_box_no_trial_is_repeated():
     study = make("robust", seed=3)
     assert study.sampler.outlier_trials(study) == []
@@ -183,6 +184,7 @@ def in_a_new_process(url, code):
     return subprocess.run(command, capture_output=True, text=True, env=env)
 
 
+@pytest.mark.slow
 def test_a_stored_study_goes_on_in_a_new_process(tmp_path):
     url = f"sqlite:///{tmp_path}/study.db"
     study = optuna.create_study(study_name="s", storage=url, sampler=sampler("robust"), direction="maximize")
@@ -197,6 +199,7 @@ def test_a_stored_study_goes_on_in_a_new_process(tmp_path):
         assert p == pytest.approx(q, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_every_kind_of_parameter_and_values_that_never_leave_their_grid(calls):
     def measure(trial):
         x = trial.suggest_float("x", 1e-3, 10.0, log=True)
@@ -425,6 +428,7 @@ def of(trial):
     return {"params": trial.params, "distributions": trial.distributions}
 
 
+@pytest.mark.slow
 def test_constraints_are_kept_in_either_format():
     """The largest a + z with a^2 + z^2 <= 1/2 is 1, at a = z = 1/2."""
 
@@ -477,6 +481,7 @@ def constrained(trial):
     return a + z + 30.0 * (trial.number in (2, 5))
 
 
+@pytest.mark.slow
 def test_a_study_with_outliers_and_a_constraint_goes_on_after_kill_9(tmp_path):
     """The killed trial stays RUNNING until its heartbeat is missed; then it is failed, and enqueued again."""
     url = f"sqlite:///{tmp_path}/study.db"
