@@ -50,7 +50,7 @@ def moved(kernel: ArmKernel, device: torch.device) -> ArmKernel:
 def _require_same_posterior(
     what: str, algorithm: Any, kernel: ArmKernel, noise_var: float, f: Tensor, noise: Tensor, device: torch.device
 ) -> None:
-    """Play all rounds on a device, give the CPU its arms and rewards, and compare the posteriors at the end.
+    """Run all rounds on a device, give the CPU its arms and rewards, and compare the posteriors at the end.
 
     That of the CPU is compared in tests with independent implementations. Arms are not compared: bounds may tie within
     rounding.
@@ -59,10 +59,10 @@ def _require_same_posterior(
     with torch.inference_mode():
         tables = f.to(device), noise.to(device)
         state = algorithm.init(moved(kernel, device), noise_var, len(f), rounds=len(noise))
-        played = list(rounds(algorithm, state, additive(*tables), uniforms.to(device)))
+        ran = list(rounds(algorithm, state, additive(*tables), uniforms.to(device)))
         with cpu_path():
             theirs = algorithm.init(kernel, noise_var, len(f), rounds=len(noise))
-            for (arms, rewards), uniform in zip(played, uniforms, strict=True):
+            for (arms, rewards), uniform in zip(ran, uniforms, strict=True):
                 algorithm.select(theirs, uniform)
                 algorithm.observe(theirs, arms.cpu(), rewards.cpu(), uniform)
     for name in ("mean", "variance"):

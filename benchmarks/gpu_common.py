@@ -71,7 +71,7 @@ class Bench:
         self.report(target, None, {"failed": f"{type(error).__name__}: {text.splitlines()[0]}"})
 
     def full(self, rounds: int) -> int:
-        """Rounds to play: a tenth of them in a quick run."""
+        """Rounds to run: a tenth of them in a quick run."""
         return rounds // 10 if self.quick else rounds
 
     def seconds(self, work: Callable[[], Any], runs: int = 3) -> tuple[float, dict[str, Any]]:

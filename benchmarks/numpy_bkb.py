@@ -30,7 +30,7 @@ def numpy_bbkb(
     noise_var: float,
     batch_constant: float,
 ) -> list[int]:
-    """Play all rounds of ``noise`` and return the arms pulled; a ``batch_constant`` c of zero is BKB.
+    """Run all rounds of ``noise`` and return the arms pulled; a ``batch_constant`` c of zero is BKB.
 
     ``prior`` is k(x, x) of every arm, and ``draws`` has one row of uniform numbers per round, ``T x n``. A batch ends
     once the variances (of f, at its start) of its pulls add up to more than c.

@@ -121,11 +121,11 @@ def test_a_round_of_ata_is_80_launches(root):
     state.posterior.whitening.rounds = 20_000
     uniform = torch.rand(3, dtype=torch.float64)
 
-    def play():
+    def one_round():
         arms = algorithm.select(state, uniform).arms
         algorithm.observe(state, arms, uniform)
 
-    assert len(counted(play)) <= 80
+    assert len(counted(one_round)) <= 80
 
 
 WAITS = {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal"}

@@ -167,10 +167,10 @@ def run_rounds(
                 if fuse and traces.rounds >= initial:
                     run = run_fused(algorithm, problem, state, draws[i:end], uniforms[i:end], traces)
                 if not run:
-                    play_round(algorithm, problem, state, draws[i], uniforms[i], traces, design)
+                    run_round(algorithm, problem, state, draws[i], uniforms[i], traces, design)
 
 
-def play_round(
+def run_round(
     algorithm: Any, problem: Problem, state: State, draws: Tensor, uniform: Tensor, traces: Traces, design: Tensor
 ) -> None:
     """Run one round of all trials: choose, reward, observe, and write row ``traces.rounds``. The state changes.

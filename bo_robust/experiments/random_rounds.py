@@ -47,7 +47,7 @@ def run_random(
 ) -> None:
     """Run a chunk and write its rows of the traces; of the state, which is that of no reward, nothing changes.
 
-    Arguments are as in :func:`bo_robust.experiments.loop_arms.play_round`, with a first axis of rounds.
+    Arguments are as in :func:`bo_robust.experiments.loop_arms.run_round`, with a first axis of rounds.
     """
     begin, end = traces.rounds, traces.rounds + len(draws)
     for i, t in enumerate(range(begin, end)):

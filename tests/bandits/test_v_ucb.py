@@ -53,7 +53,7 @@ def test_small_alpha_is_stable_opt(tkwargs, width, probabilities):
     assert torch.equal(VUCB(width, 1e-6, W, probabilities).recommend(first), StableOpt(width, W).recommend(second))
 
 
-def test_the_botorch_face_plays_the_same_pairs(tkwargs):
+def test_the_botorch_interface_chooses_the_same_pairs(tkwargs):
     f, noise, uniforms = table(tkwargs, 1, 15)
     width, points = FiniteWidth(40, 0.1), pairs(tkwargs)
     z, designs = points[:W, 1:], points[::W, :1]

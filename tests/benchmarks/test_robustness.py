@@ -97,7 +97,7 @@ def summarised(capsys):
 
 
 def made():
-    """Contaminated: 1 for plain, .1 for ours, .01 with faults known, .5 for a peer; clean: .1 for all."""
+    """Contaminated: 1 for plain, .1 for ours, .01 with outliers known, .5 for a baseline; clean: .1 for all."""
     regrets = {"SingleTaskGP": 1.0, "known": 0.01, "RobustGP": 0.1, "RCGP": 0.5, "TPE": 2.0}
     rows = []
     for problem, seed in (("levy2", 0), ("levy2", 1), ("bump2", 0)):

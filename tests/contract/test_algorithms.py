@@ -321,7 +321,7 @@ def test_no_round_waits_for_the_device(name, dense, monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_an_initial_design_is_learnt(name, device):
-    """Arms nobody chose go in before the first selection; the counts are those of the design, and play goes on."""
+    """Arms nobody chose go in before the first selection; the counts are those of the design, and the run goes on."""
     algorithm = ROWS[name]
     f, noise, uniforms = table(3, 12, device)
     state = begin(algorithm, kernel(device), 0.1, 3)

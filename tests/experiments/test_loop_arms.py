@@ -6,7 +6,7 @@ from bo_robust.confidence import FiniteWidth
 from bo_robust.experiments import loop_arms
 from bo_robust.experiments.build import build_algorithm, build_problem, start_state
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_arms import DICTIONARY_COLUMNS, Traces, play_round, run_method
+from bo_robust.experiments.loop_arms import DICTIONARY_COLUMNS, Traces, run_method, run_round
 from bo_robust.experiments.problems import make_problem
 from bo_robust.utils.random import stream
 
@@ -65,7 +65,7 @@ def test_traces_record_what_the_state_holds(device, index):
     design = torch.empty(0, 3, dtype=torch.long, device=device)
     draws, uniforms = loop_arms.draw_chunk(problem, range(3), 0, 0)
     for t in range(30):
-        play_round(algorithm, problem, state, draws[t], uniforms[t], traces, design)
+        run_round(algorithm, problem, state, draws[t], uniforms[t], traces, design)
         p = state.posterior
         seen["size"].append(p.dictionary.sum(1))
         seen["estimate"].append((p.learnt[1] * p.variance / p.noise_var.unsqueeze(1)).sum(1))
