@@ -276,7 +276,8 @@ def check_elimination_of(model: CandidateEnsemble, elimination: Any) -> None:
         raise ValueError(f"elimination must be what eliminate(model, ...) returned, got {quoted(elimination)}.")
     if (len(elimination.active), elimination.t) != (len(model.candidates), len(model.train_targets) + 1):
         raise ValueError(
-            f"the elimination is of {len(elimination.active)} candidates after {elimination.t - 1} rewards; repeat it."
+            f"the elimination is of {len(elimination.active)} candidates after {elimination.t - 1} rewards, not of "
+            "this model; call eliminate on it."
         )
 
 
@@ -317,4 +318,4 @@ def _check_sense(transform: PosteriorTransform | None, maximize: bool) -> None:
         raise ValueError(f"EliminationUCB takes one output and no posterior_transform but a weight, got {transform!r}.")
     weight = float(weights)
     if (weight > 0) != maximize:
-        raise ValueError(f"the weight {weight:g} is not of this elimination; build it with maximize={not maximize}.")
+        raise ValueError(f"the weight {weight:g} is for maximize={not maximize}; build the elimination with that.")

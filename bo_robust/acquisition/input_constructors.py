@@ -130,7 +130,8 @@ def check_search_space(
         raise ValueError(f"{conditions_last}, in this order and after others; its columns are {', '.join(columns)}.")
     low, high = z.new_tensor(bounds[-len(names) :]).T
     if bool(((z < low) | (z > high)).any()):
-        raise ValueError(f"conditions must lie in the search space, without a logarithm: {bounds[-len(names) :]}.")
+        given = bounds[-len(names) :]
+        raise ValueError(f"conditions must lie in the search space, whose bounds have no logarithm: {given}.")
 
 
 CONSTRUCTORS: dict[type[AcquisitionFunction], Callable[..., dict[str, Any]]] = {

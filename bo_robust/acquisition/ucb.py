@@ -93,7 +93,7 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
                 raise ValueError(f"{name} has {x.shape[-1]} columns, the model's data {d}; give points of {d} columns.")
 
     def _check(self, name: str, x: Tensor) -> None:
-        advice = "convert points, or all that it holds with the `.to` of the acquisition function"
+        advice = "convert the points, or all else with the `.to` of the acquisition function"
         check_like(name, x, "the model", reference(self.model), advice)
 
 

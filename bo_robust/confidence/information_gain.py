@@ -24,12 +24,7 @@ def exact(K: Tensor, noise_var: float) -> Tensor:
     K is their kernel matrix, repeats included, ``... x t x t``, positive semi-definite, t >= 0. Raises
     ``torch.linalg.LinAlgError`` if I + K / noise_var is not positive definite.
     """
-    check_positive(noise_var=noise_var)
-    check_tensor("K", K, floating=False)
-    if K.ndim < 2 or K.shape[-1] != K.shape[-2] or not K.is_floating_point():
-        raise ValueError(f"K must be floating point, ... x t x t, got {K.dtype} of shape {tuple(K.shape)}.")
-    noise = noise_var * torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
-    factor = torch.linalg.cholesky((K + noise) / noise_var)
+    factor = torch.linalg.cholesky(_add_diagonal(K, noise_var) / noise_var)
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
@@ -113,8 +108,16 @@ def spectral_bound(spectrum: Tensor, noise_var: float, T: int) -> Tensor:
 def effective_dimension(K: Tensor, noise_var: float) -> Tensor:
     """d_eff = tr K (K + noise_var I)^{-1} (Calandriello et al. 2019), between 0 and n, of shape ``...``.
 
-    K is ``... x n x n``, positive semi-definite.
+    K is ``... x n x n``, positive semi-definite. Raises ``torch.linalg.LinAlgError`` if K + noise_var I is not positive
+    definite.
     """
+    factor = torch.linalg.cholesky(_add_diagonal(K, noise_var))
+    return torch.cholesky_solve(K, factor).diagonal(dim1=-2, dim2=-1).sum(-1)
+
+
+def _add_diagonal(K: Tensor, noise_var: float) -> Tensor:
     check_positive(noise_var=noise_var)
-    eye = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
-    return torch.linalg.solve(K + noise_var * eye, K).diagonal(dim1=-2, dim2=-1).sum(-1)
+    check_tensor("K", K, floating=False)
+    if K.ndim < 2 or K.shape[-1] != K.shape[-2] or not K.is_floating_point():
+        raise ValueError(f"K must be floating point, ... x t x t, got {K.dtype} of shape {tuple(K.shape)}.")
+    return K + noise_var * torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)

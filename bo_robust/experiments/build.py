@@ -44,6 +44,8 @@ CUDA_PAYS = 10_000
 def build_problem(panel: Panel, trials: Sequence[int], data_dir: Path | None, device: torch.device) -> Any:
     """The problem of a panel on a device: a :class:`Problem` for the given trials, or that of another loop."""
     where = f"panel {panel.name!r}"
+    if "data_dir" in panel.problem:
+        raise RunError(f"{where}: 'data_dir' is no parameter of a problem; use --data-dir.")
     try:
         with memory_errors(panel, ": the problem does not fit into memory; take fewer arms or trials."):
             kind = problem_kind(panel.loop, panel.problem, data_dir)

@@ -208,8 +208,8 @@ class CandidateEnsemble(GPyTorchModel, GP):
     ) -> CandidateEnsemble:
         """A new ensemble with points ``n' x d`` and rewards ``n' x 1`` added, O(h n^2) a row.
 
-        It equals one of all rewards to rounding. ``ValueError`` if data are not finite or not as the model's, or
-        ``noise`` is given.
+        It equals an ensemble of all rewards, to rounding. Raises ``ValueError`` if data are not finite or not as the
+        model's, or ``noise`` is given.
         """
         if noise is not None or kwargs:
             raise ValueError("candidates have their own noise_var: give X and Y only.")

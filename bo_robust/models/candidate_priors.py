@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.means import Mean
+from gpytorch.module import Module
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
@@ -211,3 +212,16 @@ def moved(c: Candidate, fn: Callable[[Tensor], Tensor], name: str) -> Candidate:
             module._apply(fn)
             module.eval().requires_grad_(False)
     return Candidate(covar, float(c.noise_var), mean, c.name or name)
+
+
+def same(a: Candidate, b: Candidate) -> bool:
+    """Whether two candidates have modules of the same classes and learnable numbers, and the same noise."""
+    modules = _same(a.covar_module, b.covar_module) and _same(a.mean_module, b.mean_module)
+    return modules and a.noise_var == b.noise_var
+
+
+def _same(a: Module | None, b: Module | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    x, y = a.state_dict(), b.state_dict()
+    return type(a) is type(b) and x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x)

@@ -105,8 +105,7 @@ def variance_in_sequence(covariance: Tensor, noise: Tensor) -> Tensor:
 
 
 def given_first(mean: Tensor, covariance: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance (> 0) of f at all points but the first k, ``... x q``, after these were observed at their
-    means.
+    """Mean and variance (> 0) of f at all points but the first k, ``... x q``, given these, observed at their means.
 
     ``mean`` is ``... x (k + q)``; ``noise``, the variance of observations, is ``... x k``.
     """
@@ -149,10 +148,10 @@ def _line(transform: PosteriorTransform | None) -> tuple[float, Tensor | float] 
 def _posterior(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Any:
     for one in getattr(model, "models", [model]):
         if getattr(getattr(one, "input_transform", None), "is_one_to_many", False):
-            raise ValueError(f"{type(one.input_transform).__name__} makes several points of one: fit to (x, z).")
+            raise ValueError(f"{type(one.input_transform).__name__} makes several points of one; fit without it.")
     posterior: Any = model.posterior(X, posterior_transform=transform)
     if posterior.mean.shape[-2:] != (X.shape[-2], 1):
-        raise ValueError(f"needs one output per point, not {tuple(posterior.mean.shape)}; pass a posterior_transform.")
+        raise ValueError(f"give a posterior_transform: {tuple(posterior.mean.shape)} is not one output per point.")
     return posterior
 
 

@@ -234,11 +234,17 @@ def levels_of_rounds(truncation: Truncation | Tensor | None, rewards: Tensor, fi
     """
     n = rewards.shape[-2]
     if truncation is None:
-        raise ValueError("levels that are given as a tensor end with the data; pass a schedule instead.")
+        raise ValueError(
+            "there is no schedule for these rounds (levels that are given as a tensor end with the data): pass a "
+            "schedule of bo_robust.confidence.truncation."
+        )
     if isinstance(truncation, Tensor):
         levels = truncation
     elif isinstance(truncation, type) or not callable(truncation):
-        raise ValueError(f"truncation must be a schedule of bo_robust.confidence or levels, got {quoted(truncation)}.")
+        raise ValueError(
+            "truncation must be a schedule of bo_robust.confidence.truncation or a tensor of levels, got "
+            f"{quoted(truncation)}."
+        )
     else:
         rounds = torch.arange(first_round, first_round + n, dtype=rewards.dtype, device=rewards.device)
         level: float | Tensor = truncation(rounds)  # a number from a truncation that does not depend on t

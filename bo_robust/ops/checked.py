@@ -26,7 +26,7 @@ _found: dict[tuple[str, torch.device, torch.dtype], str | None] = {}
 
 
 def dispatch(op: str, x: Tensor, fused: Callable[[Any], Result], naive: Callable[[], Result]) -> Result:
-    """Run the op of a folder on the path that ``x`` decides by its device and dtype.
+    """Run ``op``, the name of a folder, on the path that device and dtype of ``x`` decide.
 
     ``fused`` calls the fused path, given its module, which leaves nothing half done if it raises.
     """

@@ -7,8 +7,9 @@ from torch import Tensor
 
 
 def newton_schulz(V: Tensor, smallest: float, largest: float) -> Tensor:
-    """V^{-1/2} of symmetric V (``s x k x k``) whose eigenvalues lie between ``smallest`` > 0 and ``largest``,
-    ``ValueError`` if these are no such bounds.
+    """V^{-1/2} of symmetric V (``s x k x k``) whose eigenvalues lie between ``smallest`` > 0 and ``largest``.
+
+    Raises ``ValueError`` if these are no such bounds.
 
     With a Cholesky factor V = L L^T and the polar decomposition L = V^{1/2} U it is U L^{-1}. From U = L, the iteration
     U <- U (3 rho I - rho^3 U^T U) / 2 takes all singular values of U to 1. Their bounds, kept on the host, give rho and

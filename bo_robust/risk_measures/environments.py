@@ -163,9 +163,10 @@ class ContinuousEnvironment(_FixedEnvironment):
             self.density = (log_density - log_density.max()).exp()  # relative to the largest, so that none overflows
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw n independent points, ``n x d_z``; ``ValueError`` if those of a sampler do not fit the box.
+        """Draw n independent points, ``n x d_z``.
 
-        A distribution uses the ``generator`` (on the device of the bounds), a sampler ignores it.
+        A distribution uses the ``generator`` (on the device of the bounds), a sampler ignores it. Raises ``ValueError``
+        if the points of a sampler do not fit the box, and ``TypeError`` if it returns no tensor.
         """
         like, shape = self.bounds, (n, self.bounds.shape[-1])
         if self._sampler is None:

@@ -42,7 +42,7 @@ from bo_robust.utils.linalg import on_cuda
 ELIMINATION_KINDS = ("errors", "likelihood", "likeliest")
 HALF_A_BIT = 0.5 * math.log(2.0)  # in nats: what a reward tells where sigma^2 = lambda
 # What it means that every candidate failed its test
-UNFIT = "the assumptions do not hold: no candidate fits, noise_scale is too small, or the norm bound is"
+UNFIT = "the assumptions do not hold: no candidate fits, or noise_scale or the norm bound is too small"
 
 
 @dataclass(frozen=True)

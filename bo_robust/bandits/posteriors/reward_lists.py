@@ -9,8 +9,9 @@ threshold, and stays so while no level is below b_t. Such a reward is SETTLED: a
 levels may fall, with a dictionary that grows, b_t is a floor of the levels to come.
 
 At the level of Lemma 1, at most L = log(2 m T / delta) rewards per arm are left on average, whatever t is: by Markov's
-inequality a share v / (b sqrt(c))^{1+alpha} of c rewards exceeds b sqrt(c). So a round costs the same at t = 20,000 as
-at t = 500. With a level far too small for the rewards the lists grow, still correct.
+inequality at most a share v / (b sqrt(c))^{1+alpha} of c rewards exceeds b sqrt(c), that is
+c^{(1-alpha)/2} L / t^{(1-alpha)/2} <= L rewards. So a round costs the same at t = 20,000 as at t = 500. With a level
+far too small for the rewards the lists grow, still correct.
 """
 
 from dataclasses import dataclass
