@@ -135,10 +135,11 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
 def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:
     """Q with (K_D^(1/2))^+ k_D(x) = Q f(x), where f are the Cholesky features of :func:`dictionary_root`.
 
-    Let F_D hold f of the points of the dictionary and F_D = U S W^T be its thin SVD. Then K_D = F_D F_D^T and
-    k_D(x) = F_D f(x), hence (K_D^(1/2))^+ k_D(x) = U S^-1 U^T U S W^T f(x): Q = U W^T, the polar factor of F_D. Its
-    columns are orthonormal, but for features that rounding leaves of a point that comes twice. So every posterior
-    quantity stays what it was; only the directions in which ATA truncates turn. With A = sum_t f(x_t) f(x_t)^T the paper's ``V^(-1/2) Phi^T`` is Q (A + noise_var I)^(-1/2) F^T.
+    Let F_D hold f of the points of the dictionary and F_D = U S W^T be its thin SVD. Then K_D = F_D F_D^T and k_D(x) =
+    F_D f(x), hence (K_D^(1/2))^+ k_D(x) = U S^-1 U^T U S W^T f(x): Q = U W^T, the polar factor of F_D. Its columns are
+    orthonormal, but for features that rounding leaves of a point that comes twice. So every posterior quantity stays
+    what it was; only the directions in which ATA truncates turn. With A = sum_t f(x_t) f(x_t)^T the paper's ``V^(-1/2)
+    Phi^T`` is Q (A + noise_var I)^(-1/2) F^T.
 
     ``F_D`` (``... x M x r``) comes from :meth:`DictionaryRoot.features`. ``mask`` says which points each dictionary has
     (``... x M`` bool, all by default); other rows of ``F_D`` are not read. Q is ``... x M x r``; its rows for padding
