@@ -125,6 +125,7 @@ def test_jobs_cover_the_trials():
     assert len(jobs_of(parse(CONDITIONS).panels, 9)) == 4  # trial by trial
 
 
+@pytest.mark.slow
 def test_workers_leave_the_traces_of_one_process(whole, tmp_path):
     summary = runs.start(parse(plain()), tmp_path / "out", workers=2)
     same(whole, tmp_path / "out")
