@@ -25,10 +25,13 @@ def models() -> None:
     from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
     from bo_robust.models import candidate
 
+    imported = 0
     for module in pkgutil.walk_packages(bo_robust.__path__, "bo_robust."):
         needs_triton = module.name.endswith(".fused") and find_spec("triton") is None  # which torch's CUDA build brings
         if not module.name.startswith(("bo_robust.experiments", "bo_robust.integrations")) and not needs_triton:
             import_module(module.name)
+            imported += 1
+    assert imported > 50, imported
     draws = torch.Generator().manual_seed(0)
     X = torch.rand(30, 2, generator=draws, dtype=torch.float64)
     Y = torch.sin(5 * X).sum(-1, keepdim=True) + 0.05 * torch.randn(30, 1, generator=draws, dtype=torch.float64)
@@ -52,6 +55,8 @@ def models() -> None:
             mean = model.posterior(X[:4]).mean
         assert mean.shape[-2:] == (4, 1), type(model).__name__
         assert mean.isfinite().all(), type(model).__name__
+        if isinstance(model, bo_robust.RobustGP):
+            assert abs(float(mean[3] - torch.sin(5 * X[3]).sum())) < 0.2, "it follows the outlier"
         print("fitted", type(model).__name__)
 
 

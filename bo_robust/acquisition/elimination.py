@@ -318,4 +318,4 @@ def _check_sense(transform: PosteriorTransform | None, maximize: bool) -> None:
         raise ValueError(f"EliminationUCB takes one output and no posterior_transform but a weight, got {transform!r}.")
     weight = float(weights)
     if (weight > 0) != maximize:
-        raise ValueError(f"the weight {weight:g} is not its sense; build it with maximize={not maximize}.")
+        raise ValueError(f"weight {weight:g} and maximize={maximize} disagree; build it with maximize={not maximize}.")

@@ -52,12 +52,13 @@ def test_golden(golden, golden_matrix):
     assert float(ig.effective_dimension(K, noise_var)) == pytest.approx(expected["d_eff"], rel=1e-11)
 
 
-def test_exact_of_a_batch_equals_singles(device):
+def test_exact_and_dimension_of_a_batch_equal_singles(device):
     K = torch.stack([kernel_matrix(5, seed, device) for seed in range(6)]).reshape(2, 3, 5, 5)
-    gain = ig.exact(K, 0.3)
-    assert gain.shape == (2, 3)
+    gain, dimension = ig.exact(K, 0.3), ig.effective_dimension(K, 0.3)
+    assert gain.shape == dimension.shape == (2, 3)
     for i, j in product(range(2), range(3)):
         assert float(gain[i, j]) == pytest.approx(dense_gain(K[i, j], range(5), 0.3), rel=1e-12)
+        assert float(dimension[i, j]) == pytest.approx(float(ig.effective_dimension(K[i, j], 0.3)), rel=1e-12)
 
 
 @settings(max_examples=25, deadline=None)
