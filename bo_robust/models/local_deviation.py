@@ -16,6 +16,8 @@ the deviation explains, and o the log odds of one outlier more than those elsewh
 
 The last term replaces the density of a under B, at its maximum, by p_0. The probability of the deviation is
 1 / (1 + exp(-Delta J)).
+
+Inliers at the point c may contradict the deviation. If they are the gross errors instead, they leave S first.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from bo_robust.models.conditioned_gp import ConditionedGP
+from bo_robust.models.conditioned_gp import ConditionedGP, Rows
 from bo_robust.models.marginal_likelihood import LOG_2PI, Array, Indices
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class LocalDeviation(NamedTuple):
         radius: Radius r, in sides of the box.
         size: Residual a of ``row`` given the inliers, in units of the observations.
         log_odds: Log odds against gross errors in all its rows.
+        contradicting: Inliers at its point that are gross errors if it exists.
     """
 
     row: int
@@ -54,6 +57,7 @@ class LocalDeviation(NamedTuple):
     radius: float
     size: float
     log_odds: float
+    contradicting: tuple[int, ...] = ()
 
     @property
     def probability(self) -> float:
@@ -70,12 +74,25 @@ class LocalDeviations:
     def _squares(self) -> Array:
         return np.asarray(((self._places[:, None] - self._places) ** 2).sum(-1))
 
-    def about(self, row: int, given: ConditionedGP, odds: Array) -> Iterator[LocalDeviation]:
-        """Deviations of all radii around an outlier; ``odds`` has o by the number of outliers elsewhere."""
+    def instead_of(self, inliers: Indices, row: int, given: ConditionedGP, odds: Array) -> Iterator[LocalDeviation]:
+        """Deviations of all radii around an outlier if these inliers at its point are gross errors instead."""
+        without, gain = given.with_rows(inliers)
+        outliers = int((~given.inliers).sum())
+        gain += float(odds[outliers : outliers + len(inliers)].sum() + self._log_p0[inliers].sum())
+        for each in self.about(row, without, odds, given.inliers):
+            yield each._replace(log_odds=each.log_odds + gain, contradicting=tuple(inliers.tolist()))
+
+    def about(self, row: int, given: ConditionedGP, odds: Array, never: Rows | None = None) -> Iterator[LocalDeviation]:
+        """Deviations of all radii around an outlier; ``odds`` has o by the number of outliers elsewhere.
+
+        They explain no row of ``never``.
+        """
         weights, outliers = given.weights, int((~given.inliers).sum())
         residual = float(weights[row])
         # A deviation is largest at its centre, and a row beyond that a gross error.
         likewise = ~given.inliers & (np.sign(weights) == np.sign(residual)) & (np.abs(weights) <= abs(residual))
+        if never is not None:
+            likewise &= ~never
         size = residual * given.units.scale
         log_size = float(self._log_p0[row]) + math.log(max(abs(size), LEAST_SIZE)) + 0.5 * (LOG_2PI + 1.0)
         explained: dict[bytes, tuple[ConditionedGP, float]] = {}

@@ -28,6 +28,7 @@ observations all are inliers.
 
 **Local deviations.** Next, outliers become inliers again where a local deviation of f is likelier than as many gross
 errors; see :mod:`bo_robust.models.local_deviation`. So two replicates that agree are inliers, however far out they are.
+Three that agree are inliers even if an observation at their point is like all others, which then is the outlier.
 The deviations join the GP, and the rows are chosen once more. All observations are inliers if J of all is larger there.
 
 **Outcome scales.** Positive and skewed observations may be normal in another scale w = T(y), their logarithm or a
@@ -59,7 +60,7 @@ from bo_robust.models.conditioned_gp import LEAST_PIVOT, ConditionedGP, Rows
 from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
 from bo_robust.models.marginal_likelihood import Array, Evidence, one_thread
 from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale
-from bo_robust.models.reward_units import Units, spread_units
+from bo_robust.models.reward_units import Units, robust_units
 from bo_robust.utils.input_checks import check_positive, is_number, quoted
 
 STEPS = 50  # steps of L-BFGS for each set of rows
@@ -91,8 +92,6 @@ class OutlierPrior:
     """Standard deviation of the noise that the search adds to that of the model."""
     min_observations: int = 4
     """Number of observations from which on outliers are detected."""
-    cluster_radius: float = 0.1
-    """Distance, in sides of the box of the points, within which observations count as about one for the scale s."""
     deviation_radii: tuple[float, ...] = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035, 0.01)
     """Radii of local deviations in sides of the box, from half of the box to replicates alone."""
     deviation_density: float = 0.1
@@ -200,7 +199,7 @@ class OutlierSearch:
         self._evidence, self._replicates, self.prior, self._standardised = evidence, replicates, prior, standardised
         outliers = np.arange(1, len(y) + 1)
         self._odds = np.log(outliers / (1.0 / prior.share - 1.0 + len(y) - outliers))  # o_1, o_2, ...
-        given = spread_units(y, places, prior.cluster_radius)
+        given = robust_units(y)
         rounding = _rounding(y, given.scale)
         out = np.maximum(4.0 * prior.density * np.minimum(np.abs(y - given.center) / given.scale, prior.clip), 1.0)
         self._log_p0 = math.log(prior.density) - math.log(given.scale) - 2.0 * np.log(out)
@@ -210,7 +209,7 @@ class OutlierSearch:
         self._log_slope = float(slope.sum())
         self._log_p0 -= slope
         self._rounding = np.exp(slope) * rounding
-        self._robust = spread_units(y[self.domain], places[self.domain], prior.cluster_radius)
+        self._robust = robust_units(y[self.domain])
         center, spread = self._robust
         self._y = np.clip(y, center - prior.clip * spread, center + prior.clip * spread)
         # Clipped observations are alike only because they are clipped, so no deviation explains them.
@@ -262,14 +261,14 @@ class OutlierSearch:
         while len(deviations) < self.prior.max_deviations:
             rows = np.flatnonzero(~given.inliers)
             centres = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTRES]]
-            about = (self._deviations.about(int(row), given, self._odds) for row in centres)
-            shared = [each for of_row in about for each in of_row if len(each.rows) > 1]
+            shared = [each for row in centres for each in self._around(int(row), given) if len(each.rows) > 1]
             likeliest = max(shared, key=lambda each: each.log_odds, default=None)
             if likeliest is None or likeliest.log_odds <= 0.0:
                 break
             deviations.append(likeliest)
             together = given.inliers.copy()
             together[list(likeliest.rows)] = True
+            together[list(likeliest.contradicting)] = False
             given = self._given(theta, together, deviations, given.units)
             self._climb(given)
         if deviations:
@@ -279,6 +278,17 @@ class OutlierSearch:
             if given.with_rows(rest)[1] + self.prior.evidence_required > self._outlier_terms(given.inliers):
                 return self.domain.copy(), deviations
         return given.inliers, deviations
+
+    def _around(self, row: int, given: ConditionedGP) -> Iterator[LocalDeviation]:
+        """Deviations around an outlier, given all inliers, or with those at its point as the gross errors.
+
+        Two observations may share one error, so at least two more must agree than contradict.
+        """
+        yield from self._deviations.about(row, given, self._odds)
+        contradicting = np.flatnonzero(given.inliers & self._replicates[row])
+        if len(contradicting):
+            instead = self._deviations.instead_of(contradicting, row, given, self._odds)
+            yield from (each for each in instead if len(each.rows) > len(contradicting) + 1)
 
     def _units(self, inliers: Rows) -> Units:
         if not self._standardised:

@@ -17,7 +17,7 @@ from bo_robust.models.conditioned_gp import ConditionedGP
 from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
 from bo_robust.models.marginal_likelihood import Prior
 from bo_robust.models.outcome_scale import IDENTITY
-from bo_robust.models.reward_units import Units, robust_units, spread_units
+from bo_robust.models.reward_units import Units, robust_units
 from bo_robust.models.variance_inflation import VarianceInflation
 from tests.problems import fit, outliers
 
@@ -66,6 +66,51 @@ def test_log_odds_are_those_of_dense_densities():
         assert 3 in each.rows
 
 
+def test_log_odds_with_a_contradicting_inlier_are_those_of_dense_densities():
+    """Two observations agree at a point and a third there does not: the two are outliers, or it is."""
+    draws = np.random.default_rng(1)
+    n, odds = 9, np.array([-4.0, -3.0, -2.5])
+    places, y = draws.random((n, 2)), draws.normal(size=n)
+    places[[3, 7]], y[[3, 7]] = places[5], [6.1, 5.9]
+    near = ((places[:, None] - places) ** 2).sum(-1)
+    prior = Prior(np.zeros(n), np.exp(-2.0 * near), np.full(n, 0.1))
+    log_p0 = np.log(draws.uniform(0.01, 0.1, n))
+    before = np.ones(n, dtype=bool)
+    before[[3, 7]] = False
+    deviations = LocalDeviations(places, log_p0, OutlierPrior())
+    given = ConditionedGP(prior, y, before, Units(0.0, 1.0))
+
+    def log_density(rows, covariance):
+        total = (covariance + 0.1 * np.eye(n))[np.ix_(rows, rows)]
+        return stats.multivariate_normal(np.zeros(len(rows)), total).logpdf(y[rows])
+
+    *_, each = deviations.instead_of(np.array([5]), 3, given, odds)
+    assert (each.radius, each.rows, each.contradicting) == (0.01, (3, 7), (5,))
+    assert each.size == pytest.approx(given.with_rows(np.array([5]))[0].weights[3])
+    after = np.flatnonzero(np.arange(n) != 5)
+    expected = log_density(after, prior.covariance + deviations.covariance(each)) + odds[2] + log_p0[5]
+    expected -= log_density(np.flatnonzero(before), prior.covariance) + 2.0 * odds[1] + log_p0[[3, 7]].sum()
+    expected += math.log(0.01) + log_p0[3] + math.log(each.size * math.sqrt(2.0 * math.pi * math.e))
+    assert each.log_odds == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("good", "like_the_rest", "flagged"),
+    [(2, 1, "good"), (3, 1, "rest"), (3, 2, "good"), (4, 2, "rest"), (2, 3, "good")],
+)
+def test_replicates_outvote_an_observation_that_is_like_the_rest(good, like_the_rest, flagged):
+    draws = torch.Generator().manual_seed(0)
+    X = torch.rand(20, 2, generator=draws, dtype=torch.float64)
+    f = 60.0 + 8.0 * (5.0 * X[:, :1]).sin() + 4.0 * (4.0 * X[:, 1:]).cos()
+    Y = f + 0.5 * torch.randn(20, 1, generator=draws, dtype=torch.float64)
+    at, k = torch.tensor([[0.43, 0.57]], dtype=torch.float64), good + like_the_rest
+    rest = torch.arange(k) < like_the_rest
+    replicates = torch.where(rest, 62.0, 150.0) + 0.5 * torch.randn(k, generator=draws, dtype=torch.float64)
+    model = fit(RobustGP(torch.cat([X, at.expand(k, 2)]), torch.cat([Y, replicates.unsqueeze(1)])))
+    expected = rest if flagged == "rest" else ~rest
+    assert outliers(model) == (20 + expected.nonzero().flatten()).tolist()
+
+
 def test_a_clean_peak_that_several_observations_show_is_kept():
     """None of about 170 observations in six sets is flagged; without local deviations the peaks are."""
     flagged = 0
@@ -87,14 +132,13 @@ def test_clean_observations_far_above_many_near_zero_are_kept(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_search_near_an_optimum_flags_at_most_one_observation(seed):
-    """The median absolute deviation is that of the cluster; the scale is that over the points."""
+    """The median absolute deviation is that of the cluster, far below that over the box."""
     draws = torch.Generator().manual_seed(seed)
     near = torch.logspace(-0.5, -2.5, 30, dtype=torch.float64).unsqueeze(1)
     X = 0.4 + near * torch.randn(30, 2, generator=draws, dtype=torch.float64)
     X = torch.cat([torch.rand(10, 2, generator=draws, dtype=torch.float64), X.clamp(0.0, 1.0)])
     Y = -((X - 0.4) * torch.tensor([1.0, 2.0])).square().sum(1, keepdim=True)
-    places, y = X.numpy(), Y.numpy().ravel()
-    assert spread_units(y, places, 0.1).scale > 5.0 * robust_units(y).scale
+    assert 3.0 * robust_units(Y.numpy().ravel()).scale < float(Y.std())
     assert int((~fit(RobustGP(X, Y)).inlier_mask).sum()) <= 1
 
 
