@@ -58,6 +58,7 @@ VARIANTS: dict[str, Variant] = {  # by the rule that is left out: other numbers 
     "clipping": {"clip": 1e6},
     "added noise": {"noise": 1e-3},
     "noise of rounding": {"replaced": {"_rounding": lambda y, scale: 0.0}},
+    "a cluster counts as one observation": {"cluster_radius": 1e-6},
     "inliers by a replicate only": {"replaced": {"OutlierSearch._by_replicate_only": lambda search, i: i & False}},
     "local deviations": {"max_deviations": 0},
     "variance inflation": {"replaced": {"OutlierSearch._possible": lambda search, given: ()}},

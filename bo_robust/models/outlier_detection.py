@@ -60,7 +60,7 @@ from bo_robust.models.conditioned_gp import LEAST_PIVOT, ConditionedGP, Rows
 from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
 from bo_robust.models.marginal_likelihood import Array, Evidence, one_thread
 from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale
-from bo_robust.models.reward_units import Units, robust_units
+from bo_robust.models.reward_units import Units, spread_units
 from bo_robust.utils.input_checks import check_positive, is_number, quoted
 
 STEPS = 50  # steps of L-BFGS for each set of rows
@@ -92,6 +92,8 @@ class OutlierPrior:
     """Standard deviation of the noise that the search adds to that of the model."""
     min_observations: int = 4
     """Number of observations from which on outliers are detected."""
+    cluster_radius: float = 0.1
+    """Distance, in sides of the box of the points, within which observations count as about one for the scale s."""
     deviation_radii: tuple[float, ...] = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035, 0.01)
     """Radii of local deviations in sides of the box, from half of the box to replicates alone."""
     deviation_density: float = 0.1
@@ -199,7 +201,7 @@ class OutlierSearch:
         self._evidence, self._replicates, self.prior, self._standardised = evidence, replicates, prior, standardised
         outliers = np.arange(1, len(y) + 1)
         self._odds = np.log(outliers / (1.0 / prior.share - 1.0 + len(y) - outliers))  # o_1, o_2, ...
-        given = robust_units(y)
+        given = spread_units(y, places, prior.cluster_radius)
         rounding = _rounding(y, given.scale)
         out = np.maximum(4.0 * prior.density * np.minimum(np.abs(y - given.center) / given.scale, prior.clip), 1.0)
         self._log_p0 = math.log(prior.density) - math.log(given.scale) - 2.0 * np.log(out)
@@ -209,7 +211,7 @@ class OutlierSearch:
         self._log_slope = float(slope.sum())
         self._log_p0 -= slope
         self._rounding = np.exp(slope) * rounding
-        self._robust = robust_units(y[self.domain])
+        self._robust = spread_units(y[self.domain], places[self.domain], prior.cluster_radius)
         center, spread = self._robust
         self._y = np.clip(y, center - prior.clip * spread, center + prior.clip * spread)
         # Clipped observations are alike only because they are clipped, so no deviation explains them.

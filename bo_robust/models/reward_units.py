@@ -37,6 +37,31 @@ def robust_units(y: Array) -> Units:
     return Units(center, NORMAL * deviation or 1.0)
 
 
+def spread_units(y: Array, places: Array, radius: float) -> Units:
+    """The median, and NORMAL times the median absolute deviation over the points, ``n x d`` in the unit box.
+
+    An observation weighs 1 / sum_j exp(-|x_i - x_j|^2 / 2 radius^2), so that a cluster counts as one: a search that
+    closes in on an optimum leaves many similar observations there, and all others would seem far out. The scale is at
+    least that of :func:`robust_units`.
+    """
+    unweighted = robust_units(y)
+    square = ((places[:, None] - places) ** 2).sum(-1)
+    weights = 1.0 / np.exp(-0.5 * square / radius**2).sum(1)
+    deviations = np.abs(y - _weighted_median(y, weights))
+    return Units(unweighted.center, max(unweighted.scale, NORMAL * _weighted_median(deviations, weights)))
+
+
+def _weighted_median(y: Array, weights: Array) -> float:
+    """The weighted median; the middle of two neighbours if half of the weight lies below, so it turns with y."""
+    return 0.5 * _lower_median(y, weights) - 0.5 * _lower_median(-y, weights)
+
+
+def _lower_median(y: Array, weights: Array) -> float:
+    order = y.argsort(kind="stable")
+    below = np.cumsum(weights[order])
+    return float(y[order[min(int(np.searchsorted(below, 0.5 * below[-1])), len(y) - 1)]])
+
+
 def rescaling_unit(y: Array) -> float:
     """The power of 1024 that brings deviations of observations nearest to 1; dividing by it rounds nothing."""
     deviation = robust_units(y / 4.0).scale  # differences of quarters do not overflow

@@ -13,7 +13,7 @@ from bo_robust import RobustGP
 from bo_robust.models.conditioned_gp import ConditionedGP
 from bo_robust.models.marginal_likelihood import Prior, evidence_of
 from bo_robust.models.outlier_detection import OutlierPrior, OutlierSearch
-from bo_robust.models.reward_units import Units, rescaling_unit, robust_units
+from bo_robust.models.reward_units import Units, rescaling_unit, robust_units, spread_units
 from tests.problems import fit
 
 N = 9
@@ -39,6 +39,11 @@ def search(X, Y, share=0.02, standardised=False, yvar=None):
     return OutlierSearch(evidence, Y.numpy().ravel(), boxed(X), replicates, prior, standardised), evidence
 
 
+def spread(X, y):
+    """The robust standard deviation of the search."""
+    return spread_units(y, boxed(X), OutlierPrior().cluster_radius).scale
+
+
 def naive_loo(prior, y, inliers):
     """Residual and variance of each observation given the other inliers, one inversion each."""
     total = prior.covariance + np.diag(prior.noise)
@@ -51,24 +56,24 @@ def naive_loo(prior, y, inliers):
     return np.array(found).T
 
 
-def price(y, k, share=0.02):
+def price(X, y, k, share=0.02):
     """Log density of k outliers whose share is Beta(1, 1 / share - 1), over that of none."""
     n, b = len(y), 1.0 / share - 1.0
-    of_size = math.log(0.05 / robust_units(y).scale)
+    of_size = math.log(0.05 / spread(X, y))
     return special.betaln(1 + k, b + n - k) - special.betaln(1, b + n) + k * of_size
 
 
-def prior_of(evidence, y):
+def prior_of(evidence, X, y):
     """The prior at the hyperparameters that the model has, with the noise that the search adds."""
-    return evidence.prior(evidence.start, extra_noise=(0.1 * min(robust_units(y).scale, 1.0)) ** 2)
+    return evidence.prior(evidence.start, extra_noise=(0.1 * min(spread(X, y), 1.0)) ** 2)
 
 
 def objective(evidence, X, y, inliers):
     """J up to the log prior, from a dense normal density."""
-    prior = prior_of(evidence, y)
+    prior = prior_of(evidence, X, y)
     rows = np.flatnonzero(inliers)
     total = (prior.covariance + np.diag(prior.noise))[np.ix_(rows, rows)]
-    return stats.multivariate_normal(prior.mean[rows], total).logpdf(y[rows]) + price(y, len(y) - len(rows))
+    return stats.multivariate_normal(prior.mean[rows], total).logpdf(y[rows]) + price(X, y, len(y) - len(rows))
 
 
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
@@ -101,12 +106,12 @@ class TestSearch:
         Y[4] += 3.0
         found, evidence = search(X, Y)
         result, y = found.detect(), Y.numpy().ravel()
-        residual, variance = naive_loo(prior_of(evidence, y), y, result.inlier_mask)
+        residual, variance = naive_loo(prior_of(evidence, X, y), y, result.inlier_mask)
         assert not result.inlier_mask[4]
         assert result.inlier_mask.sum() == N - 1
         np.testing.assert_allclose(result.loo_zscore, residual / np.sqrt(variance), atol=1e-9)
         # It is the first outlier, and any other one would be the second.
-        first, second = (math.exp(price(y, k) - price(y, k - 1)) for k in (1, 2))
+        first, second = (math.exp(price(X, y, k) - price(X, y, k - 1)) for k in (1, 2))
         height = np.where(result.inlier_mask, second, first)
         inlier = stats.norm.pdf(residual, 0.0, np.sqrt(variance))
         np.testing.assert_allclose(result.inlier_probability, inlier / (inlier + height), atol=1e-12)
@@ -120,7 +125,7 @@ class TestSearch:
         y[5:7], y[7:] = 1.0, y[7:] * 1.4826
         X = torch.linspace(0.0, 10.0, 11).unsqueeze(-1).double()
         found, _ = search(X, (y - y.median()).unsqueeze(-1))
-        s = robust_units(y.numpy()).scale
+        s = spread(X, y.numpy())
         z = (y - y.median()).abs().numpy() / s
         expected = 0.05 / s * np.minimum(1.0, (5.0 / np.maximum(z, 1e-9)) ** 2)
         np.testing.assert_allclose(np.exp(found._log_p0), expected)
@@ -212,6 +217,16 @@ def test_robust_units_by_hand():
     assert robust_units(np.array([1.0, 2.0, 3.0, 4.0, 1000.0])) == (3.0, pytest.approx(1.4826))
     assert robust_units(np.array([0.0, 0.0, 0.0, 5.0, 9.0])) == (0.0, pytest.approx(1.4826 * 7.0))
     assert robust_units(np.full(4, 7.0)) == (7.0, 1.0)
+
+
+@pytest.mark.parametrize("y", [[0.0, 1.0, 3.0, 7.0, 7.5, 20.0], [0.0, 0.0, 0.0, 1.0, 1.0, 5.0]])
+def test_the_spread_does_not_depend_on_the_sign(y):
+    """Far apart all points weigh the same, and the units are those of the observations alone."""
+    y, places = np.array(y), np.arange(len(y))[:, None] * 10.0
+    assert spread_units(y, places, 0.1) == robust_units(y)
+    assert spread_units(-y, places, 0.1).scale == spread_units(y, places, 0.1).scale
+    near = np.array([0.0, 0.02, 0.04, 1.0, 1.02, 1.04])[:, None]  # two clusters alike
+    assert spread_units(-y, near, 0.1).scale == spread_units(y, near, 0.1).scale
 
 
 @pytest.mark.parametrize("exponent", [-990, -30, 0, 1, 30, 1000, 1022])
