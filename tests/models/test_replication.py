@@ -212,3 +212,15 @@ def test_of_a_finite_space_only_its_points_are_suggested():
     model = fit(RobustGP(X, Y))
     assert torch.equal(suggest_replicates(model, candidates=X), X[7:8])
     assert suggest_replicates(model, candidates=X[:7]) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("shift", "at_best"), [(-90.0, True), (-60.0, False), (60.0, False)])
+def test_of_three_readings_of_every_point_the_failed_one_is_flagged(seed, shift, at_best):
+    draws = torch.Generator().manual_seed(seed)
+    X = torch.rand(10, 2, generator=draws, dtype=torch.float64)
+    f = 100.0 * (-8.0 * (X - X[0]).square().sum(1, keepdim=True)).exp()
+    Y = f.repeat_interleave(3, 0) + 2.0 * torch.randn(30, 1, generator=draws, dtype=torch.float64)
+    failed = 1 if at_best else 3 + 7 * seed
+    Y[failed] += shift
+    assert outliers(fit(RobustGP(X.repeat_interleave(3, 0), Y))) == [failed]
