@@ -17,7 +17,8 @@ the deviation explains, and o the log odds of one outlier more than those elsewh
 The last term replaces the density of a under B, at its maximum, by p_0. The probability of the deviation is
 1 / (1 + exp(-Delta J)).
 
-Inliers at the point c may contradict the deviation. If they are the gross errors instead, they leave S first.
+Inliers C at the point c may contradict the deviation. If they are the gross errors instead, they leave S first, which
+changes J by log p(y_(S without C)) - log p(y_S) + sum_(i in C) (o + log p_0(y_i)), with o for one outlier more each.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ class LocalDeviations:
         without, gain = given.with_rows(inliers)
         outliers = int((~given.inliers).sum())
         gain += float(odds[outliers : outliers + len(inliers)].sum() + self._log_p0[inliers].sum())
+        gain = gain if math.isfinite(gain) else -math.inf  # a clipped one is no gross error instead
         for each in self.about(row, without, odds, given.inliers):
             yield each._replace(log_odds=each.log_odds + gain, contradicting=tuple(inliers.tolist()))
 

@@ -27,8 +27,8 @@ rows, and the n (1 - q) observations that lie closest together, for q in SPARSE.
 observations all are inliers.
 
 **Local deviations.** Next, outliers become inliers again where a local deviation of f is likelier than as many gross
-errors; see :mod:`bo_robust.models.local_deviation`. So two replicates that agree are inliers, however far out they are.
-Three that agree are inliers even if an observation at their point is like all others, which then is the outlier.
+errors; see :mod:`bo_robust.models.local_deviation`. So two replicates that agree are inliers, however far out they are,
+unless another one at their point is like all others; three that agree outvote it, and it is the outlier.
 The deviations join the GP, and the rows are chosen once more. All observations are inliers if J of all is larger there.
 
 **Outcome scales.** Positive and skewed observations may be normal in another scale w = T(y), their logarithm or a
@@ -284,13 +284,13 @@ class OutlierSearch:
     def _around(self, row: int, given: ConditionedGP) -> Iterator[LocalDeviation]:
         """Deviations around an outlier, given all inliers, or with those at its point as the gross errors.
 
-        Two observations may share one error, so at least two more must agree than contradict.
+        Two observations may share one error, so at least two more of the point must agree than contradict.
         """
         yield from self._deviations.about(row, given, self._odds)
         contradicting = np.flatnonzero(given.inliers & self._replicates[row])
         if len(contradicting):
             instead = self._deviations.instead_of(contradicting, row, given, self._odds)
-            yield from (each for each in instead if len(each.rows) > len(contradicting) + 1)
+            yield from (e for e in instead if self._replicates[row][list(e.rows)].sum() > len(contradicting))
 
     def _units(self, inliers: Rows) -> Units:
         if not self._standardised:

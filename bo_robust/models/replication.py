@@ -83,7 +83,8 @@ def suggest_replicates(
     if candidates is not None:
         rows = rows[[_holds(candidates, X[row]) for row in rows.tolist()]]
     value = model.signed_Y(maximize)
-    contradicted = ~model.inlier_mask & replicates.any(1) & (value > value.median())
+    outvoted = (replicates & model.inlier_mask & (value > value.unsqueeze(1))).any(1)  # by better ones at its point
+    contradicted = ~model.inlier_mask & replicates.any(1) & ~outvoted & (value > value.median())
     contradicted[rows] = False
     if int(contradicted.sum()) >= max(1.0, model.outlier_prior.share * len(X)):
         return None

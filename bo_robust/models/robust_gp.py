@@ -54,7 +54,8 @@ class RobustGP(MovableGP):
     The fit chooses the scale of the outcomes, inliers and hyperparameters together, by marginal likelihood. An
     observation is an outlier if a gross error is more plausible than its value given the others. BoTorch then fits the
     hyperparameters to the inliers. Without outliers the model is ``SingleTaskGP``, bit for bit. Before a fit, and with
-    fewer than four observations, all are inliers. At least half always are, and so are replicates that agree.
+    fewer than four observations, all are inliers. At least half always are, and so are replicates that agree, unless
+    others at their point outvote them.
 
     Positive and skewed outcomes may be modelled as their logarithm or a root (:mod:`bo_robust.models.outcome_scale`).
     The posterior is then a ``TransformedPosterior`` in the units of the observations. Acquisition functions that need

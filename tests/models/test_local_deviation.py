@@ -111,6 +111,29 @@ def test_replicates_outvote_an_observation_that_is_like_the_rest(good, like_the_
     assert outliers(model) == (20 + expected.nonzero().flatten()).tolist()
 
 
+def test_outliers_at_other_points_have_no_vote():
+    """Four wrong observations near each other do not make an outlier of a replicate that contradicts one of them."""
+    for seed in range(4):
+        draws = torch.Generator().manual_seed(seed)
+        X = torch.rand(20, 2, generator=draws, dtype=torch.float64)
+        Y = 60.0 + 8.0 * (5.0 * X[:, :1]).sin() + 0.5 * torch.randn(20, 1, generator=draws, dtype=torch.float64)
+        wrong = CENTRE + 0.1 * (torch.rand(4, 2, generator=draws, dtype=torch.float64) - 0.5)
+        high = 150.0 + 0.5 * torch.randn(4, 1, generator=draws, dtype=torch.float64)
+        right = 60.0 + 8.0 * (5.0 * wrong[high.argmax()][:1]).sin()
+        X, Y = torch.cat([X, wrong, wrong[high.argmax()].unsqueeze(0)]), torch.cat([Y, high, right.unsqueeze(0)])
+        assert bool(fit(RobustGP(X, Y)).inlier_mask[-1])
+
+
+def test_a_clipped_observation_is_no_error_instead():
+    places, y = np.array([[0.1], [0.5], [0.5], [0.5], [0.5], [0.9]]), np.array([0.0, 1.0, 9.0, 9.1, 8.9, 0.0])
+    prior = Prior(np.zeros(6), np.exp(-2.0 * (places - places.T) ** 2), np.full(6, 0.1))
+    given = ConditionedGP(prior, y, np.array([1, 1, 0, 0, 0, 1], dtype=bool), Units(0.0, 1.0))
+    log_p0 = np.where(np.arange(6) == 1, math.inf, -3.0)
+    deviations = LocalDeviations(places, log_p0, OutlierPrior())
+    odds = np.linspace(-4.0, -1.0, 6)
+    assert {each.log_odds for each in deviations.instead_of(np.array([1]), 2, given, odds)} == {-math.inf}
+
+
 def test_a_clean_peak_that_several_observations_show_is_kept():
     """None of about 170 observations in six sets is flagged; without local deviations the peaks are."""
     flagged = 0

@@ -214,6 +214,18 @@ def test_of_a_finite_space_only_its_points_are_suggested():
     assert suggest_replicates(model, candidates=X[:7]) is None
 
 
+def test_a_failed_reading_that_better_ones_outvote_uses_up_no_replicate():
+    """It was no candidate that a replicate contradicted; another candidate is measured again."""
+    draws = torch.Generator().manual_seed(0)
+    X = torch.rand(15, 2, generator=draws, dtype=torch.float64)
+    Y = 60.0 + 8.0 * (5.0 * X[:, :1]).sin() + 0.5 * torch.randn(15, 1, generator=draws, dtype=torch.float64)
+    X = torch.cat([X, torch.tensor([[0.4, 0.6]]).double().expand(4, 2), torch.tensor([[0.9, 0.1]]).double()])
+    Y = torch.cat([Y, torch.tensor([[67.0], [150.0], [150.5], [149.5], [260.0]]).double()])
+    model = fit(RobustGP(X, Y))
+    assert outliers(model) == [15, 19]
+    assert torch.equal(suggest_replicates(model), X[19:])
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("shift", "at_best"), [(-90.0, True), (-60.0, False), (60.0, False)])
 def test_of_three_readings_of_every_point_the_failed_one_is_flagged(seed, shift, at_best):
