@@ -35,6 +35,7 @@ from bo_robust import RobustGP
 from bo_robust.experiments.botorch_methods import fitted
 
 TABLES: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+KNOWN_ERRORS: list[list[str]] = TABLES.pop("known_errors")
 HELD_OUT = 200
 BEYOND = 3.0  # standard deviations, of the rule by hand
 LEAST_DENSITY = -50.0  # of a row, which may lie outside the domain of a scale
@@ -189,7 +190,7 @@ def known_errors(models: dict[str, Callable[[Tensor, Tensor], Any]]) -> None:
     """Report what every model finds among rows that are documented to be wrong, and what else it flags."""
     for name, make in models.items():
         found, others, exact = {}, 0, 0
-        for table, formula, query, _ in TABLES["known_errors"]:
+        for table, formula, query, _ in KNOWN_ERRORS:
             X, Y, wrong = read(table, formula, query)
             torch.manual_seed(0)
             model = fitted(make(X, Y))

@@ -1,4 +1,4 @@
-"""What every rule of RobustGP's outlier detection buys: ``python -m benchmarks.robustness.ablation``, 65 minutes.
+"""What every rule of RobustGP's outlier detection buys: ``python -m benchmarks.robustness.ablation``, 85 minutes.
 
 Each variant lacks one rule (:data:`VARIANTS`) and is run on
 
