@@ -42,13 +42,16 @@ from bo_robust.models import (
     candidate,
     candidate_grid,
 )
+from bo_robust.models.outlier_prior import OutlierPrior
+from bo_robust.models.robust_gp import Prediction
 from bo_robust.risk_measures.functionals import ValueAtRisk
 from bo_robust.utils.input_checks import check_delta, check_positive
 from bo_robust.utils.specs import SpecError, build, nearest, quoted
 
-__all__ = ["DEFAULT", "METHODS", "Choice", "Method", "choose", "flagged"]
+__all__ = ["DEFAULT", "METHODS", "Choice", "Method", "choose", "flagged", "predict", "reliable"]
 
 DEFAULT = "robust"
+Z95 = 1.96  # standard deviations on either side of the mean that hold 95 % of a normal distribution
 MOSTLY = 0.1  # a reading counts as truncated if a larger share of its weight is beyond the level
 RANDOMISED = {"kind": "randomised", "scale": EXPLORING}
 HEAVY_TAILS = {"moment_bound": 100.0, "alpha": 1.0, "rule": "zero", "noise_var": None}
@@ -149,6 +152,23 @@ def choose(
     return choice
 
 
+def reliable(model: Any, maximize: bool = True) -> Tensor:
+    """Which readings are neither flagged nor held on the good side, ``n`` bool."""
+    return model.reliable_mask(maximize) if isinstance(model, RobustGP) else ~flagged(model)
+
+
+def predict(model: Any, X: Tensor, maximize: bool = True) -> Prediction:
+    """Mean and 95 % interval at points ``n x d``, from readings that are reliable (:func:`reliable`)."""
+    if isinstance(model, RobustGP):
+        return model.predict(X, maximize)
+    with torch.no_grad():
+        posterior = model.posterior(X)
+        mean = getattr(posterior, "mixture_mean", posterior.mean).squeeze(-1)
+        variance = getattr(posterior, "mixture_variance", posterior.variance).squeeze(-1)
+    half = Z95 * variance.sqrt()
+    return Prediction(mean, mean - half, mean + half)
+
+
 def flagged(model: Any) -> Tensor:
     """Which readings the model flags as outliers, or truncates, ``n`` bool."""
     if isinstance(model, RobustGP):
@@ -237,7 +257,7 @@ METHODS: dict[str, Method] = {
         "Expected improvement on RobustGP, which finds outliers from the data alone.",
         RobustGP,
         None,
-        {"outlier_share": 0.05, "outlier_density": 0.05, "outcome_scale": "auto"}
+        {"outlier_share": OutlierPrior.share, "outlier_density": OutlierPrior.density, "outcome_scale": "auto"}
         | {"noise_var": None, "width": None, "delta": 0.1},
         model_options=lambda settings: (
             _given(settings, "noise_var", "outlier_share", "outlier_density")

@@ -15,6 +15,7 @@ from bo_robust.models.reward_units import robust_units
 from bo_robust.search_space import numbers
 from bo_robust.utils.input_checks import quoted
 
+Limits = tuple[float | None, float | None]
 LARGEST = 1e8  # limit of |y| in robust standard deviations, as models square it
 FAR = 100.0  # a value as many ranges of all others away from them is no measurement, if two designs have it
 
@@ -29,6 +30,7 @@ class Outputs:
     scaled: Tensor  # n x (m + k)
     center: Tensor
     scale: Tensor  # negative where an objective is minimised
+    limits: list[Limits | None]  # of each column, as scaled
     objectives: int
 
     @property
@@ -36,7 +38,15 @@ class Outputs:
         return self.scaled.shape[-1] > 1
 
     @classmethod
-    def of(cls, Y: Any, constraints: Any, maximize: bool | Sequence[bool], n: int, centered: bool) -> Outputs:
+    def of(
+        cls,
+        Y: Any,
+        constraints: Any,
+        maximize: bool | Sequence[bool],
+        n: int,
+        centered: bool,
+        outcome_limits: Any = None,
+    ) -> Outputs:
         Y = numbers("Y", Y)
         Y = Y.unsqueeze(-1) if Y.ndim == 1 else Y
         if Y.ndim != 2 or len(Y) != n or Y.shape[-1] == 0:
@@ -71,7 +81,24 @@ class Outputs:
         scaled = ((every - center) / scale).clamp(-LARGEST, LARGEST) if n else every
         if n and not centered:
             scaled, center = scaled + center / scale, torch.zeros_like(center)
-        return cls(scaled, center, scale, m)
+        units_of = zip(_limits(outcome_limits, m), center.tolist(), scale.tolist(), strict=False)
+        limits = [None if pair is None else _in_units(pair, a, b) for pair, a, b in units_of]
+        return cls(scaled, center, scale, [*limits, *[None] * C.shape[-1]], m)
+
+
+def _limits(given: Any, m: int) -> list[Limits | None]:
+    """Limits of each of m objectives, from one pair or one (or None) per objective."""
+    if given is None or (len(given) == 2 and not any(isinstance(x, Sequence) for x in given)):
+        given = [given] * m
+    if len(given) != m or not all(pair is None or len(pair) == 2 for pair in given):
+        raise ValueError(f"outcome_limits need one pair, or one for each of {m} objectives, got {quoted(given)}.")
+    return [None if pair is None else (pair[0], pair[1]) for pair in given]
+
+
+def _in_units(limits: Limits, center: float, scale: float) -> Limits:
+    """Limits of (y - center) / scale."""
+    lower, upper = (None if x is None else (x - center) / scale for x in limits)
+    return (lower, upper) if scale > 0.0 else (upper, lower)
 
 
 def _sentinel(y: Tensor) -> float | None:

@@ -24,7 +24,6 @@ KINDS = {
     "continuous": "columns of numbers, though all so far are whole",
     "categorical": "columns of categories",
 }
-Z95 = 1.96  # standard deviations on either side of the mean that hold 95 % of a normal distribution
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -154,17 +153,22 @@ def _about(
             f"{abs(float(model.loo_zscore[row])):.3g} standard deviations from {float(found.expected[row, 0]):.4g}, "
             "which the others predict."
         )
-    if not found.outliers.any():
+    for row in found.held.nonzero().flatten().tolist():
+        lines.append(
+            f"Row {read[row] + 2}: {options.target} = {known.cells(options.target)[read[row]]} is far from all others, "
+            f"and plausible only if {options.target} varies by factors. Measure it again before you rely on it."
+        )
+    if not (found.outliers | found.held).any():
         lines.append("No reading looks wrong.")
     for x in found.X[found.replicate].tolist():
         design = ", ".join(f"{c.name} = {c.decode(v)}" for c, v in zip(columns, x, strict=True))
-        lines.append(f"Measure again: {design}; its reading is the best, but looks wrong.")
+        lines.append(f"Measure again: {design}; its reading is the best, but may be wrong.")
     if found.best is None:
         lines.append("No design can be recommended yet.")
     else:
         row = read[found.best]
         design = ", ".join(f"{c.name} = {known.cells(c.name)[row]}" for c in columns)
-        low, high = found.mean - Z95 * found.std, found.mean + Z95 * found.std
+        low, high = found.interval
         lines.append(
             f"Recommended now: row {row + 2} ({design}), expected {options.target} {found.mean:.4g} "
             f"(95 % from {low:.4g} to {high:.4g})."

@@ -36,7 +36,7 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB
-from bo_robust.methods import DEFAULT, Choice, choose, flagged
+from bo_robust.methods import DEFAULT, Choice, choose, flagged, predict, reliable
 from bo_robust.models import RobustGP, TruncatedGP, marginal_moments, suggest_replicates
 from bo_robust.models.marginal_likelihood import fit_evidence
 from bo_robust.models.training_data import recommendable
@@ -62,11 +62,13 @@ class Suggestion:
         X: ``q x d`` designs to measure next, in the columns and units of the data.
         replicate: Whether each of them is a second reading of a design whose reading may be an outlier, ``q`` bool.
         outliers: Which readings the models flag as outliers (or truncate), ``n`` bool.
-        expected: ``n x m`` posterior means of the objectives at the designs measured, in units of Y; of a reading that
-            is flagged, what the others let expect.
+        held: Which readings are plausible only in a learnt outcome scale, and beyond all others on the good side,
+            ``n`` bool. A second reading of their designs comes first, also in a box.
+        expected: ``n x m`` means of the objectives at the designs measured, in units of Y, from readings that are
+            neither flagged nor held.
         best: The row of the design to use now; None for several objectives, or where no design can be recommended.
-        mean: Posterior mean of the objective there, in units of Y; NaN where ``best`` is None.
-        std: Posterior standard deviation there.
+        mean: Mean of the objective there, in units of Y; NaN where ``best`` is None.
+        interval: The ends of its 95 % interval there, in units of Y.
         model: The model of all outputs in the unit cube, in robust standard deviations of each output, where large
             objectives are good; None before there are data.
     """
@@ -74,10 +76,11 @@ class Suggestion:
     X: Tensor
     replicate: Tensor
     outliers: Tensor
+    held: Tensor
     expected: Tensor
     best: int | None
     mean: float
-    std: float
+    interval: tuple[float, float]
     model: Model | None
 
 
@@ -90,6 +93,7 @@ def suggest(
     q: int = 1,
     maximize: bool | Sequence[bool] = True,
     constraints: Any = None,
+    outcome_limits: Any = None,
     discrete: Mapping[int, Sequence[float]] | None = None,
     categorical: Mapping[int, Sequence[float]] | None = None,
     fixed: Mapping[int, float] | None = None,
@@ -108,9 +112,9 @@ def suggest(
     """Suggest the next designs to measure, on a box, a mixed space or a list of candidates.
 
     The first designs are quasi-random. Then the default method maximises BoTorch's ``qLogNoisyExpectedImprovement`` (or
-    hypervolume improvement) on :class:`bo_robust.RobustGP`, with the probability that ``constraints`` hold. Where the
-    space is finite, a reading that is better than all inliers, but flagged as an outlier, is measured a second time
-    first. Units of designs and readings do not matter.
+    hypervolume improvement) on :class:`bo_robust.RobustGP`, with the probability that ``constraints`` hold. A reading
+    that is held is measured a second time first, and so is one that is better than all inliers, but flagged as an
+    outlier, where the space is finite. Units of designs and readings do not matter.
 
     Args:
         X: ``n x d`` designs measured, n >= 0, in the order of measurement.
@@ -120,6 +124,8 @@ def suggest(
         q: Number of designs; 0 for the analysis alone.
         maximize: Whether large readings are good; one value, or one per objective.
         constraints: ``n x k`` readings of constraints, which hold where they are at most 0; NaN where not measured.
+        outcome_limits: Smallest and largest possible reading, such as (0, 100) of a yield; either may be None. One
+            pair, or one (or None) per objective. A reading beyond them is flagged, and nothing beyond is expected.
         discrete: Values of columns that take no others, in order, by number of the column.
         categorical: Values of columns whose values have no order, by number of the column.
         fixed: Values that columns keep in every suggestion, by number of the column.
@@ -156,7 +162,7 @@ def suggest(
     if space.candidates is not None:
         known["num_arms"] = len(space.candidates)
     choice = choose(method, settings, known)
-    outputs = Outputs.of(Y, constraints, maximize, len(X), centered=choice.model is not RobustGP)
+    outputs = Outputs.of(Y, constraints, maximize, len(X), choice.model is not RobustGP, outcome_limits)
     if choice.acquisition is ValueAtRiskUCB:
         raise ValueError(f"{method} needs conditions, which suggest does not choose; use it in Ax or BoTorch.")
     if outputs.several and choice.acquisition is not None:
@@ -177,8 +183,9 @@ def suggest(
     again = torch.tensor(replicate, dtype=torch.bool)
     if now is None:
         nothing = torch.empty(0, outputs.objectives, dtype=torch.float64)
-        return Suggestion(chosen, again, nothing[:, 0] > 0.0, nothing, None, math.nan, math.nan, None)
-    return Suggestion(chosen, again, now.outliers.cpu(), now.expected(), *now.best(), now.model)
+        none = nothing[:, 0] > 0.0
+        return Suggestion(chosen, again, none, none, nothing, None, math.nan, (math.nan, math.nan), None)
+    return Suggestion(chosen, again, now.outliers.cpu(), now.held.cpu(), now.expected(), *now.best(), now.model)
 
 
 class _Round:
@@ -193,37 +200,40 @@ class _Round:
         self.U, self.pending, self.failed = (space.encode(x).to(device) for x in (X, pending, failed))
         self.models: list[Any] = []
         self.outliers = torch.zeros(len(X), dtype=torch.bool, device=device)
-        self.recommendable = torch.ones_like(self.outliers)
+        self.held, self.recommendable = self.outliers.clone(), ~self.outliers
         for j, y in enumerate(outputs.scaled.to(device).unbind(-1)):
-            sided = j < outputs.objectives
-            # A replicate decides in a finite space, and inflated variances in a box. Constraints have no better side.
-            inflated = sided and space.candidates is None
-            options = {} if inflated or choice.model is not RobustGP else {"maximize": None}
-            rows = y.isfinite()
+            sided, rows = j < outputs.objectives, y.isfinite()
+            options: dict[str, Any] = {}
+            if choice.model is RobustGP:
+                # A replicate decides in a finite space, and inflated variances in a box. Constraints have no good side.
+                options["maximize"] = True if sided and space.candidates is None else None
+                options["outcome_limits"] = outputs.limits[j]
             sided_choice = choice._replace(model_options=choice.model_options | options)
             build = partial(sided_choice.build, self.U[rows], y[rows].unsqueeze(-1))
             model = _fitted(build, **_modules(choice, self.U))
-            out = flagged(model)
+            out, usable = flagged(model), reliable(model)
             self.models.append(model)
             self.outliers[rows] |= out
+            self.recommendable[rows] &= recommendable(self.U[rows], usable)
             if sided:
-                self.recommendable &= recommendable(self.U, y, out)
-            else:  # not where only other designs contradict a reading that breaks the constraint
-                self.recommendable[rows] &= recommendable(self.U[rows], -y[rows], out)
+                self.held |= ~out & ~usable
         self.model = self.models[0] if len(self.models) == 1 else ModelListGP(*self.models)
         self.failing = _failure_model(self.U, self.failed) if len(failed) else None
 
     def replicate(self, chosen: Tensor) -> Tensor | None:
-        """A measured design to measure again first, ``1 x d``, where the space is finite; or None."""
-        if self.space.candidates is None or self.choice.model is not RobustGP:
+        """A measured design to measure again first, ``1 x d``, or None; in a box where its reading is held."""
+        if self.choice.model is not RobustGP:
             return None
+        listed = self.space.candidates
+        elsewhere = torch.cat([self.pending, self.failed, self.space.encode(chosen).to(self.U)])
         for model in self.models[: self.outputs.objectives]:
-            elsewhere = torch.cat([self.pending, self.failed, self.space.encode(chosen).to(self.U)])
             if not model.outliers_detected:
                 continue
-            point = suggest_replicates(model, candidates=self.U, maximize=True, X_pending=elsewhere)
+            point = suggest_replicates(
+                model, candidates=self.U, maximize=True, X_pending=elsewhere, held_only=listed is None
+            )
             for row in [] if point is None else (point[0] == self.U).all(-1).nonzero().flatten().tolist():
-                if among(self.X[row : row + 1], self.space.candidates).any():
+                if listed is None or among(self.X[row : row + 1], listed).any():
                     return self.X[row : row + 1]
         return None
 
@@ -258,27 +268,25 @@ class _Round:
         return elsewhere if noisy else torch.cat([elsewhere, self.X])
 
     def expected(self) -> Tensor:
-        """Posterior means of the objectives at the designs measured, ``n x m``, in units of Y."""
+        """Means of the objectives at the designs measured, ``n x m``, in units of Y."""
         m = self.outputs.objectives
-        with torch.no_grad():
-            mean = torch.cat([model.posterior(self.U).mean for model in self.models[:m]], -1)
+        mean = torch.stack([predict(model, self.U).mean for model in self.models[:m]], -1)
         return self.outputs.center[:m] + self.outputs.scale[:m] * mean.cpu()
 
-    def best(self) -> tuple[int | None, float, float]:
-        """The row of the largest posterior mean that may be recommended, with mean and standard deviation there."""
+    def best(self) -> tuple[int | None, float, tuple[float, float]]:
+        """The row of the largest mean that may be recommended, with mean and 95 % interval there."""
+        nothing = None, math.nan, (math.nan, math.nan)
         if self.outputs.objectives > 1:
-            return None, math.nan, math.nan
-        with torch.no_grad():
-            may = self.recommendable.clone()
-            for model in self.models[1:]:
-                may &= model.posterior(self.U).mean.squeeze(-1) <= 0.0
-            posterior = self.models[0].posterior(self.U)
-            mean, variance = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
+            return nothing
+        may = self.recommendable.clone()
+        for model in self.models[1:]:
+            may &= predict(model, self.U).mean <= 0.0
         if not may.any():
-            return None, math.nan, math.nan
-        row = int(mean.where(may, -math.inf).argmax())
-        scale = float(self.outputs.scale[0])
-        return row, float(self.outputs.center[0]) + scale * float(mean[row]), abs(scale) * float(variance[row].sqrt())
+            return nothing
+        found = torch.stack(predict(self.models[0], self.U))
+        row = int(found[0].where(may, -math.inf).argmax())
+        mean, *ends = (self.outputs.center[0] + self.outputs.scale[0] * found[:, row].cpu()).tolist()
+        return row, mean, (min(ends), max(ends))
 
     def _acquisition(self, pending: Tensor | None) -> Any:
         if self.choice.acquisition is not None:

@@ -42,14 +42,20 @@ from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
-from bo_robust.methods import DEFAULT, METHODS, choose, flagged
+from bo_robust.methods import DEFAULT, METHODS, choose, flagged, predict, reliable
 from bo_robust.models import BKBModel, RobustGP, suggest_replicates
-from bo_robust.models.replication import replication_candidates
 from bo_robust.models.reward_units import rescaling_unit
 from bo_robust.models.training_data import recommendable
 from bo_robust.utils.input_checks import check_count
 
-__all__ = ["RobustAcquisition", "complete_observed", "generation_strategy", "outlier_trials", "recommend"]
+__all__ = [
+    "RobustAcquisition",
+    "complete_observed",
+    "generation_strategy",
+    "held_trials",
+    "outlier_trials",
+    "recommend",
+]
 
 ROUNDING = 1e-8  # of a coordinate of the unit box, by Ax' changes of units
 
@@ -123,7 +129,7 @@ class RobustAcquisition(Acquisition):
         values: list[Tensor] = []
         try:
             for _ in range(n):
-                x = self._replicate(observed, pending, fixed) if finite else None
+                x = self._replicate(observed, pending, fixed, held_only=not finite)
                 if x is None:
                     # a copy, because Ax empties it
                     given = options | {"optimizer_options": dict(options.get("optimizer_options") or {})}
@@ -143,12 +149,14 @@ class RobustAcquisition(Acquisition):
                 self.acqf.set_X_pending(self.X_pending)
         return torch.cat(points), torch.cat(values), torch.ones(len(points), dtype=points[0].dtype)
 
-    def _replicate(self, observed: Tensor | None, pending: Tensor | None, fixed: Mapping[int, float]) -> Tensor | None:
+    def _replicate(
+        self, observed: Tensor | None, pending: Tensor | None, fixed: Mapping[int, float], held_only: bool
+    ) -> Tensor | None:
         """The best replication candidate of an objective, ``1 x d``, in the search space and not on its way already."""
         for model, weight in _sided(self._model, self._objective_weights):
-            if suggest_replicates(model, candidates=model.train_X_all, maximize=weight > 0.0) is None:
-                continue
-            for x in model.train_X_all[replication_candidates(model, weight > 0.0)].unsqueeze(1):
+            X = model.train_X_all
+            points = suggest_replicates(model, len(X), X, maximize=weight > 0.0, held_only=held_only)
+            for x in X[:0] if points is None else points.unsqueeze(1):
                 obeys = all(abs(float(x[0, i]) - value) <= ROUNDING for i, value in fixed.items())
                 if obeys and _holds(observed, x) and not _holds(pending, x):
                     return x.to(self._objective_weights)
@@ -283,7 +291,7 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
     """Return the parameters to use among those observed, and the model's mean there, in units of the objective.
 
     They are those of the best mean, and not those of the luckiest observation, nor of a design whose only readings are
-    outliers on the bad side. Where the method chooses conditions, the design comes without conditions, and mean and
+    outliers or held. Where the method chooses conditions, the design comes without conditions, and mean and
     best are of the value at risk (the UPPER tail where the objective is minimised). Under constraints on outcomes the
     means there must keep them. Raises ``ValueError`` if the strategy is not that of :func:`generation_strategy`, its
     initial design is not completed, no mean keeps the constraints, one is relative, or there are several objectives.
@@ -307,10 +315,8 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
         row, value = int(design.index), sign * unit * float(design.value)
         conditions = options["environment"]["points"][0]
     else:
-        with torch.no_grad():
-            posterior = model.posterior(data.X)
-        mean = getattr(posterior, "mixture_mean", posterior.mean)[..., 0]
-        may = recommendable(data.X, sign * data.Y.squeeze(-1), flagged(model))
+        mean = predict(model, data.X, sign > 0.0).mean
+        may = recommendable(data.X, reliable(model, sign > 0.0))
         may &= _feasible(optimization.outcome_constraints, adapter, data.X)
         if not may.any():
             raise ValueError("no point observed so far is predicted to keep the constraints; go on with the loop.")
@@ -332,6 +338,22 @@ def outlier_trials(client: Client) -> list[int]:
     for signature in optimization.metric_signatures:
         model, data, _ = _outcome(adapter, signature)
         trials |= {int(data.group_indices[row]) for row in flagged(model).nonzero().flatten().tolist()}
+    return sorted(trials)
+
+
+def held_trials(client: Client) -> list[int]:
+    """Return the indices of completed trials with a value of an objective that is held on the good side.
+
+    It is plausible only if values vary by factors; the strategy measures it again first. Errors are those of
+    :func:`outlier_trials`.
+    """
+    experiment, _, adapter = _fitted(client)
+    optimization: Any = experiment.optimization_config
+    trials: set[int] = set()
+    for signature, weight in optimization.objective.metric_weights:
+        model, data, _ = _outcome(adapter, signature)
+        held = ~flagged(model) & ~reliable(model, weight > 0.0)
+        trials |= {int(data.group_indices[row]) for row in held.nonzero().flatten().tolist()}
     return sorted(trials)
 
 
@@ -370,11 +392,10 @@ def _feasible(constraints: list[Any], adapter: Any, X: Tensor) -> Tensor:
         total, upper = torch.zeros(len(X), dtype=X.dtype), constraint.op == ComparisonOp.LEQ
         for signature, weight in constraint.metric_weights:
             model, _, unit = _outcome(adapter, signature)
-            with torch.no_grad():
-                total += weight * unit * model.posterior(X).mean[..., 0]
-            if isinstance(model, RobustGP):  # not where only other points contradict a reading that breaks it
-                broken = model.train_X_all[~model.recommendable((weight > 0.0) != upper)]
-                feasible &= ~(X.unsqueeze(1) == broken).all(-1).any(1)
+            total += weight * unit * predict(model, X).mean
+            if isinstance(model, RobustGP):
+                refused = model.train_X_all[~model.recommendable(maximize=True)]
+                feasible &= ~(X.unsqueeze(1) == refused).all(-1).any(1)
         feasible &= total <= constraint.bound if upper else total >= constraint.bound
     return feasible
 

@@ -6,8 +6,10 @@ this module before ``Campaign.from_json``. It overrides ``_fit``, which is not p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
 from attrs import define
 from baybe import Campaign
 from baybe.kernels.base import Kernel
@@ -18,12 +20,12 @@ from botorch.models import ModelListGP
 from botorch.models.transforms.input import Normalize
 from torch import Tensor
 
-from bo_robust.models import RobustGP, suggest_replicates
+from bo_robust.models import OutlierPrior, RobustGP, suggest_replicates
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RobustGPSurrogate", "outlier_measurements", "recommend", "replicates"]
+__all__ = ["RobustGPSurrogate", "held_measurements", "outlier_measurements", "recommend", "replicates"]
 
 
 @define(slots=False, getstate_setstate=True)  # BayBE finds a class by its name, of which slots leave a second one
@@ -38,8 +40,8 @@ class RobustGPSurrogate(GaussianProcessSurrogate):
     """
 
     supports_transfer_learning = False
-    outlier_share: float = 0.05
-    outlier_density: float = 0.05
+    outlier_share: float = OutlierPrior.share
+    outlier_density: float = OutlierPrior.density
 
     def _fit(self, train_x: Tensor, train_y: Tensor) -> None:
         context = self._searchspace, self._objective, self._measurements
@@ -70,17 +72,27 @@ class RobustGPSurrogate(GaussianProcessSurrogate):
 
 def outlier_measurements(campaign: Campaign) -> pd.DataFrame:
     """Return the measurements of which the model flags a value as an outlier."""
-    outliers: set[int] = set()
+    return _measurements(campaign, lambda model: ~model.inlier_mask)
+
+
+def held_measurements(campaign: Campaign) -> pd.DataFrame:
+    """Return the measurements to repeat before you rely on them: a value is good, and held by its model."""
+    return _measurements(campaign, lambda model: model.inlier_mask & ~model.reliable_mask())
+
+
+def _measurements(campaign: Campaign, rows: Callable[[RobustGP], Tensor]) -> pd.DataFrame:
+    found: set[int] = set()
+    models = _fitted(campaign)
     by_target = campaign.objective.handle_missing_values(campaign.measurements).values()
-    for measurements, model in zip(by_target, _fitted(campaign), strict=True):
-        outliers |= set(measurements.index[~model.inlier_mask.numpy()])
-    return campaign.measurements.loc[sorted(outliers)]
+    for measurements, model in zip(by_target, models, strict=True):
+        found |= set(measurements.index[rows(model).numpy()])
+    return campaign.measurements.loc[sorted(found)]
 
 
 def replicates(campaign: Campaign, q: int = 1, pending_experiments: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return up to q experiments to measure again before the campaign recommends new ones; often none.
 
-    A reading there is better than all inliers, but flagged: :func:`bo_robust.models.suggest_replicates`.
+    A reading there is better than all inliers, but flagged or held: :func:`bo_robust.models.suggest_replicates`.
     """
     pending = None if pending_experiments is None else _encoded(campaign, pending_experiments)
     points = suggest_replicates(ModelListGP(*_fitted(campaign)), q=q, X_pending=pending)
@@ -90,25 +102,28 @@ def replicates(campaign: Campaign, q: int = 1, pending_experiments: pd.DataFrame
 
 
 def recommend(campaign: Campaign) -> pd.DataFrame:
-    """Return the measured experiment of the best posterior mean, one row with the mean of each target.
+    """Return the measured experiment of the best mean, one row with the mean of each target.
 
+    Measurements that are flagged, or held on the good side, are not recommended and do not move the means.
     Raises ``ValueError`` if the objective has several outputs.
     """
     if campaign.objective.is_multi_output:
         raise ValueError("recommend takes one objective; scalarise several by a DesirabilityObjective.")
-    encoded = _encoded(campaign, campaign.measurements)
-    means = campaign.posterior_stats(stats=["mean"])
-    value = campaign.objective.to_botorch()(to_tensor(means)).flatten()
-    for model in _fitted(campaign):  # not where only other points support an experiment that was bad
-        usable = model.inlier_mask if model.maximize is None else model.recommendable()
-        refused = (encoded.unsqueeze(1) == model.train_X_all[~usable]).all(-1).any(1)
+    models, encoded = _fitted(campaign), _encoded(campaign, campaign.measurements)
+    values = torch.stack([model.predict(encoded).mean for model in models], -1)
+    value = campaign.objective.to_botorch()(values).flatten()
+    for model in models:
+        refused = (encoded.unsqueeze(1) == model.train_X_all[~model.recommendable()]).all(-1).any(1)
         value = value.masked_fill(refused, -float("inf"))
+    means = {f"{target.name}_mean": mean for target, mean in zip(campaign.targets, values.T.numpy(), strict=True)}
     experiments = campaign.measurements[list(campaign.searchspace.parameter_names)]
-    return experiments.join(means).iloc[[int(value.argmax())]]
+    return experiments.assign(**means).iloc[[int(value.argmax())]]
 
 
 def _fitted(campaign: Campaign) -> list[RobustGP]:
-    """The fitted models, one for each target."""
+    """The fitted models, one for each target; ``ValueError`` if there is none."""
+    if campaign.measurements.empty:
+        raise ValueError("there is no model yet: add measurements to the campaign first.")
     models: list[Any] = list(getattr(campaign.get_surrogate().to_botorch(), "models", ()))
     if not models or not all(isinstance(model, RobustGP) for model in models):
         raise ValueError("this is for campaigns whose recommender has surrogate_model=RobustGPSurrogate().")

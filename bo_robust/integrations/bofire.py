@@ -5,6 +5,7 @@ Import this module before you load one from JSON. It overrides a method that is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,13 +18,13 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Size, Tensor
 
-from bo_robust.models import RobustGP
+from bo_robust.models import OutlierPrior, RobustGP
 
 if TYPE_CHECKING:
     import pandas as pd
     from bofire.strategies.api import BotorchStrategy
 
-__all__ = ["RobustGPSurrogate", "outlier_experiments"]
+__all__ = ["RobustGPSurrogate", "held_experiments", "outlier_experiments"]
 
 
 class RobustGPSurrogate(SingleTaskGPSpecification):
@@ -38,8 +39,8 @@ class RobustGPSurrogate(SingleTaskGPSpecification):
     """
 
     type: Literal["RobustGPSurrogate"] = "RobustGPSurrogate"
-    outlier_share: float = 0.05
-    outlier_density: float = 0.05
+    outlier_share: float = OutlierPrior.share
+    outlier_density: float = OutlierPrior.density
 
 
 @register(RobustGPSurrogate)
@@ -72,9 +73,18 @@ class _FittedSurrogate(SingleTaskGPSurrogate):
 
 def outlier_experiments(strategy: BotorchStrategy) -> pd.DataFrame:
     """Return the experiments of which a surrogate of the fitted strategy flags a value as an outlier."""
-    outliers: set[int] = set()
+    return _experiments(strategy, lambda model: ~model.inlier_mask)
+
+
+def held_experiments(strategy: BotorchStrategy) -> pd.DataFrame:
+    """Return the experiments to measure again before you rely on them: a value is good, and held by its surrogate."""
+    return _experiments(strategy, lambda model: model.inlier_mask & ~model.reliable_mask())
+
+
+def _experiments(strategy: BotorchStrategy, rows: Callable[[RobustGP], Tensor]) -> pd.DataFrame:
+    found: set[int] = set()
     for surrogate in strategy.surrogates.surrogates:
         if isinstance(surrogate.model, RobustGP):
             experiments = surrogate._preprocess_experiments(strategy.experiments)
-            outliers |= set(experiments.index[~surrogate.model.inlier_mask.cpu().numpy()])
-    return strategy.experiments.loc[sorted(outliers)]
+            found |= set(experiments.index[rows(surrogate.model).cpu().numpy()])
+    return strategy.experiments.loc[sorted(found)]

@@ -18,6 +18,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
+from torch import Tensor
 
 from bo_robust.methods import DEFAULT, choose
 from bo_robust.search_space import MOST_POINTS
@@ -27,7 +28,8 @@ from bo_robust.utils.random import stream
 
 __all__ = ["Recommendation", "RobustSampler"]
 
-SEARCH = ("num_initial", "repeats", "restarts", "raw_samples", "device")  # of `suggest`; others are of the method
+# Arguments of `suggest`; others are of the method.
+SEARCH = ("outcome_limits", "num_initial", "repeats", "restarts", "raw_samples", "device")
 
 
 class Recommendation(NamedTuple):
@@ -61,8 +63,8 @@ class RobustSampler(BaseSampler):
         seed: Seed of all random numbers, >= 0; None: drawn.
         fixed: Values that parameters keep, by name; the others are chosen for them. (With ``PartialFixedSampler`` the
             others are chosen as if nothing was fixed.)
-        settings: Settings of the method (:mod:`bo_robust.methods`), and ``num_initial``, ``repeats``, ``restarts``,
-            ``raw_samples`` and ``device`` of :func:`bo_robust.suggest`.
+        settings: Settings of the method (:mod:`bo_robust.methods`), and ``outcome_limits``, ``num_initial``,
+            ``repeats``, ``restarts``, ``raw_samples`` and ``device`` of :func:`bo_robust.suggest`.
 
     Raises:
         ValueError: if a method or setting is unknown or out of range.
@@ -136,12 +138,23 @@ class RobustSampler(BaseSampler):
 
     def outlier_trials(self, study: Study) -> list[FrozenTrial]:
         """Return completed trials with a value that the model flags as an outlier, in the order of completion."""
+        return self._trials(study, "outliers")
+
+    def held_trials(self, study: Study) -> list[FrozenTrial]:
+        """Return completed trials with a held value (:class:`bo_robust.Suggestion`), in the order of completion.
+
+        A value there is the best, and plausible only if values vary by factors. The sampler proposes the same
+        parameters again first.
+        """
+        return self._trials(study, "held")
+
+    def _trials(self, study: Study, which: str) -> list[FrozenTrial]:
         search_space = self.infer_relative_search_space(study)
         history = _History(study, search_space)
         if not (search_space and history.completed):
             return []
-        outliers = self._suggest(study, history, q=0).outliers
-        return [history.completed[row] for row in outliers.nonzero().flatten().tolist()]
+        rows: Tensor = getattr(self._suggest(study, history, q=0), which)
+        return [history.completed[row] for row in rows.nonzero().flatten().tolist()]
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution

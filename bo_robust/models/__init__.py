@@ -7,8 +7,8 @@ from bo_robust.models.candidate_priors import Candidate, candidate, candidate_gr
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
 from bo_robust.models.outcome_scale import OutcomeScale
-from bo_robust.models.outlier_detection import OutlierPrior
 from bo_robust.models.outlier_plot import plot_outliers
+from bo_robust.models.outlier_prior import OutlierPrior
 from bo_robust.models.replication import suggest_replicates
 from bo_robust.models.robust_gp import RobustGP
 from bo_robust.models.training_data import TruncationWarning

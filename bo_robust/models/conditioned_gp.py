@@ -107,6 +107,7 @@ def _inverse(covariance: Array) -> tuple[Array, float]:
     """Lower half of the inverse, and the log determinant: huge where rounding has made the matrix indefinite."""
     root, failed = linalg.lapack.dpotrf(covariance.T, lower=True)
     if failed:
-        return np.asarray(np.linalg.inv(covariance), dtype=np.float64), 2.0 * IMPOSSIBLE
+        # Finite, which the inverse is not on every processor.
+        return np.asarray(np.linalg.pinv(covariance, hermitian=True), dtype=np.float64), 2.0 * IMPOSSIBLE
     log_det = 2.0 * float(np.log(root.diagonal()).sum())
     return linalg.lapack.dpotri(root, lower=True, overwrite_c=True)[0], log_det

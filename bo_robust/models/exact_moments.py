@@ -43,7 +43,8 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     gp: Any = model
     own = (getattr(type(gp), name, None) for name in DEFINING)
     plain = isinstance(gp, SingleTaskGP) and all(method in KNOWN for method in own)
-    if not plain or gp.num_outputs != 1 or gp.batch_shape:
+    inflated = bool(getattr(gp, "_variance_inflation", False))  # its mean is of another kernel than its variance
+    if not plain or inflated or gp.num_outputs != 1 or gp.batch_shape:
         return None
     outcome = getattr(gp, "outcome_transform", None)
     if outcome is not None and type(outcome) is not Standardize:

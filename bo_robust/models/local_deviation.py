@@ -26,16 +26,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
 from bo_robust.models.conditioned_gp import ConditionedGP, Rows
 from bo_robust.models.marginal_likelihood import LOG_2PI, Array, Indices
-
-if TYPE_CHECKING:
-    from bo_robust.models.outlier_detection import OutlierPrior
+from bo_robust.models.outlier_prior import OutlierPrior
 
 LEAST_SIZE = 1e-300  # smallest |a| of which a logarithm is taken
 NEGLIGIBLE = 1e-3  # value of phi below which a deviation does not change an observation

@@ -23,8 +23,8 @@ observations would be the best S. A GP that sees observations in their own units
 **Search.** At fixed theta row i leaves S if log p(y_i | y_S without i) < o_(|D| + 1) + log p_0(y_i), and j enters if
 log p(y_j | y_S) > o_|D| + log p_0(y_j). Leave-one-out moments are in closed form (Rasmussen & Williams 2006, equations
 5.10 to 5.12). At least half of the rows stay. The search climbs over S and theta in turn from these initial sets: all
-rows, and the n (1 - q) observations that lie closest together, for q in SPARSE. With fewer than ``min_observations``
-observations all are inliers.
+rows, and the n (1 - q) observations, at most n - 1, that lie closest together, for q in SPARSE. With fewer than
+``min_observations`` all are inliers.
 
 **Local deviations.** Next, outliers become inliers again where a local deviation of f is likelier than as many gross
 errors; see :mod:`bo_robust.models.local_deviation`. So two replicates that agree are inliers, however far out they are,
@@ -36,6 +36,12 @@ root (:mod:`bo_robust.models.outcome_scale`). The search is then made in every s
 p(y) = p(w) T'(y), while p_0 stays as it is, since a gross error knows no scale, and an observation outside the domain
 of T is an outlier. The posterior of a scale is proportional to exp(J), where J of all but the given scale is
 ``scale_evidence`` less. Inliers are the rows that are inliers with a probability of at least 1/2 over the scales.
+
+A logarithm forgives a factor of ten, which is what people mistype. So an inlier is held if it is an outlier in the
+given scale and lies beyond all rows that are inliers in both, unless a replicate lies there, too.
+
+**Limits.** Observations beyond the limits of the outcomes are outliers in every scale, and no local deviation explains
+them. They are no evidence against the others: "D empty" means that there are no more outliers than these.
 
 **Rounding.** Where observations are equal, the search adds at least the noise of rounding, of variance c^2 / 12 for
 cells of width c. They are at least as wide as the smallest difference of observations, and as the cell that holds as
@@ -50,7 +56,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -60,57 +65,15 @@ from bo_robust.models.conditioned_gp import LEAST_PIVOT, ConditionedGP, Rows
 from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
 from bo_robust.models.marginal_likelihood import Array, Evidence, one_thread
 from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale
+from bo_robust.models.outlier_prior import OutlierPrior
 from bo_robust.models.reward_units import Units, spread_units
-from bo_robust.utils.input_checks import check_positive, is_number, quoted
 
 STEPS = 50  # steps of L-BFGS for each set of rows
 PASSES = 4  # alternations between rows and hyperparameters from each initial set
 FIT_ROWS = 200  # largest number of rows that the hyperparameters of the search are fitted to
-SPARSE = (0.15, 0.3, 0.45)  # shares of rows that the initial sets of close observations leave out
+SPARSE = (0.0, 0.15, 0.3, 0.45)  # shares of rows, at least one, that the initial sets of close observations leave out
 CENTRES = 6  # number of outliers, of the largest residuals, around which a local deviation is looked for
 LEAST_GAIN = 1e-9  # smallest gain of J for which a row is moved
-
-
-@dataclass(frozen=True)
-class OutlierPrior:
-    """All that is assumed about outliers; no number depends on the units of the data.
-
-    Raises ``ValueError`` unless 0 < share < .5 and density > 0.
-    """
-
-    share: float = 0.05
-    """Share of outliers among all observations that is expected before the data are seen, in (0, .5)."""
-    density: float = 0.05
-    """Density of an outlier within 1 / (4 density) robust standard deviations of the median, per such deviation."""
-    clip: float = 1e5
-    """Robust standard deviations from the median from which on observations are clipped, to be computable."""
-    evidence_required: float = 5.0
-    """Nats by which outliers must improve on no outliers: very strong evidence (Kass & Raftery 1995)."""
-    scale_evidence: float = 8.0
-    """Nats by which another outcome scale must improve on the given one: good outliers make data skewed, too."""
-    noise: float = 0.1
-    """Standard deviation of the noise that the search adds to that of the model."""
-    min_observations: int = 4
-    """Number of observations from which on outliers are detected."""
-    cluster_radius: float = 0.1
-    """Distance, in sides of the box of the points, within which observations count as about one for the scale s."""
-    deviation_radii: tuple[float, ...] = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035, 0.01)
-    """Radii of local deviations in sides of the box, from half of the box to replicates alone."""
-    deviation_density: float = 0.1
-    """Expected number of local deviations of one radius, per volume of the box."""
-    least_deviation_probability: float = 0.01
-    """Least prior probability of a local deviation: a fifth of ``share``, so that one observation decides nothing."""
-    deviation_extent: float = 0.1
-    """Relative height of a local deviation down to which it explains outliers of the same sign."""
-    deviation_overlap: float = 0.5
-    """Relative height of a likelier deviation above which a row inflates the variance no further."""
-    max_deviations: int = 4
-    """Largest number of local deviations that turn outliers into inliers."""
-
-    def __post_init__(self) -> None:
-        if not (is_number(self.share) and 0.0 < self.share < 0.5):
-            raise ValueError(f"outlier_share must be in (0, .5), got {quoted(self.share)}.")
-        check_positive(outlier_density=self.density)
 
 
 class OutlierDetection(NamedTuple):
@@ -128,15 +91,38 @@ class OutlierDetection(NamedTuple):
     loo_zscore: Array
     loo_zscore_limit: Array
     confirmed_by_replicate: Rows
+    held_mask: Rows
     explained: float
     deviations: tuple[LocalDeviation, ...]
     log_evidence: float = 0.0
 
     @classmethod
-    def all_inliers(cls, n: int) -> OutlierDetection:
-        """The state before any detection."""
-        none = np.zeros(n, dtype=bool)
-        return cls(~none, np.ones(n), np.zeros(n), np.full(n, math.inf), none, math.nan, ())
+    def without_search(cls, inliers: Rows) -> OutlierDetection:
+        """The state where nothing was looked for among observations ``n``."""
+        n, none = len(inliers), np.zeros(len(inliers), dtype=bool)
+        return cls(inliers, inliers.astype(float), np.zeros(n), np.full(n, math.inf), none, none, math.nan, ())
+
+
+class SearchData(NamedTuple):
+    """What a search is made in.
+
+    Attributes:
+        evidence: Evidence of the GP as a function of its hyperparameters.
+        y: Observations, ``n``.
+        places: The points in the box that they span, with sides of 1, ``n x d``.
+        replicates: Which rows are of the same point, ``n x n`` bool; a row is no replicate of itself.
+        prior: What is assumed about outliers.
+        standardised: Whether the GP sees observations standardised by the inliers, or in their own units.
+        possible: Which observations may be inliers, ``n`` bool: those within the limits of the outcomes.
+    """
+
+    evidence: Evidence
+    y: Array
+    places: Array
+    replicates: Rows
+    prior: OutlierPrior
+    standardised: bool
+    possible: Rows
 
 
 def _in_scale(y: Array, scale: OutcomeScale) -> tuple[Rows, Array, Array]:
@@ -144,7 +130,8 @@ def _in_scale(y: Array, scale: OutcomeScale) -> tuple[Rows, Array, Array]:
     values = torch.from_numpy(y)
     domain = scale.contains(values)
     slope = torch.where(domain, scale.log_slope(values), 0.0)
-    return domain.numpy(), slope.numpy(), torch.where(domain, scale.transform(values), -scale.sign * math.inf).numpy()
+    end = torch.where(values < scale.upper, -scale.sign * math.inf, math.inf)
+    return domain.numpy(), slope.numpy(), torch.where(domain, scale.transform(values), end).numpy()
 
 
 def _rounding(y: Array, scale: float) -> float:
@@ -156,66 +143,65 @@ def _rounding(y: Array, scale: float) -> float:
     return max(float(np.diff(values).min()), alike) / math.sqrt(12.0)
 
 
-def detect_over_scales(searches: Sequence[OutlierSearch]) -> tuple[OutcomeScale, OutlierDetection]:
-    """The most probable scale of these searches, of which the first is in the given one, and the detection there."""
+def find_outliers(data: SearchData, scales: Sequence[OutcomeScale]) -> tuple[OutcomeScale, OutlierDetection]:
+    """The most probable of these scales, of which the first is the given one, and the detection there."""
+    searches = [OutlierSearch(data, scale) for scale in scales]
     found = [searches[0].fit()]
     # What has no value in a scale must be a gross error in the given one, too.
     inliers = found[0].inlier_mask
     searches = [search for search in searches if not np.any(inliers & ~search.domain)]
     found += [search.fit(inliers) for search in searches[1:]]
     evidence = np.array([each.log_evidence for each in found])
-    evidence[1:] -= searches[0].prior.scale_evidence
+    evidence[1:] -= data.prior.scale_evidence
     if len(found) == 1 or not np.isfinite(evidence[0]):
         return searches[0].scale, found[0]
     best = int(np.nanargmax(evidence))
     weights = np.nan_to_num(np.exp(evidence - evidence[best]))
     weights /= weights.sum()
-    inlier = weights @ np.stack([each.inlier_mask for each in found]) >= 0.5
+    inlier = searches[best].domain & (weights @ np.stack([each.inlier_mask for each in found]) >= 0.5)
     probability = weights @ np.stack([each.inlier_probability for each in found])
-    chosen = found[best]._replace(inlier_mask=searches[best].domain & inlier, inlier_probability=probability)
+    held = _held(data, inlier, inliers)
+    chosen = found[best]._replace(inlier_mask=inlier, inlier_probability=probability, held_mask=held)
     return searches[best].scale, chosen
 
 
-class OutlierSearch:
-    """The search for outliers among observations ``y``, ``n``.
+def _held(data: SearchData, inliers: Rows, given_inliers: Rows) -> Rows:
+    """Inliers of a learnt scale alone that lie beyond all that are inliers in the given scale, too, ``n`` bool.
 
-    Args:
-        evidence: Evidence of the GP as a function of its hyperparameters.
-        places: The points in the box that they span, with sides of 1, ``n x d``.
-        replicates: Which rows are of the same point, ``n x n`` bool; a row is no replicate of itself.
-        prior: What is assumed about outliers.
-        standardised: Whether the GP sees observations standardised by the inliers, or in their own units.
-        scale: The scale of the observations that the GP sees.
+    Two replicates that both lie there confirm each other.
     """
+    both, alone = inliers & given_inliers, inliers & ~given_inliers
+    held = np.zeros_like(inliers)
+    if both.any():
+        for beyond in (data.y > data.y[both].max(), data.y < data.y[both].min()):
+            side = alone & beyond
+            held |= side & ~np.any(data.replicates & side, axis=1)
+    return held
 
-    def __init__(
-        self,
-        evidence: Evidence,
-        y: Array,
-        places: Array,
-        replicates: Rows,
-        prior: OutlierPrior,
-        standardised: bool,
-        scale: OutcomeScale = IDENTITY,
-    ) -> None:
-        self._evidence, self._replicates, self.prior, self._standardised = evidence, replicates, prior, standardised
-        outliers = np.arange(1, len(y) + 1)
-        self._odds = np.log(outliers / (1.0 / prior.share - 1.0 + len(y) - outliers))  # o_1, o_2, ...
-        given = spread_units(y, places, prior.cluster_radius)
-        rounding = _rounding(y, given.scale)
-        out = np.maximum(4.0 * prior.density * np.minimum(np.abs(y - given.center) / given.scale, prior.clip), 1.0)
-        self._log_p0 = math.log(prior.density) - math.log(given.scale) - 2.0 * np.log(out)
-        # From here on in the outcome scale.
-        self.scale = scale
-        self.domain, slope, y = _in_scale(y, scale)
-        self._log_slope = float(slope.sum())
-        self._log_p0 -= slope
-        self._rounding = np.exp(slope) * rounding
-        self._robust = spread_units(y[self.domain], places[self.domain], prior.cluster_radius)
+
+class OutlierSearch:
+    """The search for outliers in some :class:`SearchData`, where the GP sees observations in this scale."""
+
+    def __init__(self, data: SearchData, scale: OutcomeScale = IDENTITY) -> None:
+        self._evidence, self._replicates, self.prior = data.evidence, data.replicates, data.prior
+        self._standardised, self._possible, self.scale = data.standardised, data.possible, scale
+        n, prior, places = len(data.y), data.prior, data.places
+        outliers = np.arange(1, n + 1)
+        self._odds = np.log(outliers / (1.0 / prior.share - 1.0 + n - outliers))  # o_1, o_2, ...
+        given = spread_units(data.y[data.possible], places[data.possible], prior.cluster_radius)
+        out = np.minimum(np.abs(data.y - given.center) / given.scale, prior.clip)
+        tail = -2.0 * np.log(np.maximum(4.0 * prior.density * out, 1.0))
+        log_p0 = math.log(prior.density) - math.log(given.scale) + tail
+        within, slope, w = _in_scale(data.y, scale)
+        self.domain = within & data.possible
+        self._log_slope, self._log_p0 = float(slope.sum()), log_p0 - slope
+        self._rounding = np.exp(slope) * _rounding(data.y, given.scale)
+        self._robust = spread_units(w[self.domain], places[self.domain], prior.cluster_radius)
         center, spread = self._robust
-        self._y = np.clip(y, center - prior.clip * spread, center + prior.clip * spread)
+        self._y = np.clip(w, center - prior.clip * spread, center + prior.clip * spread)
         # Clipped observations are alike only because they are clipped, so no deviation explains them.
-        self._deviations = LocalDeviations(places, np.where(self._y == y, self._log_p0, math.inf), prior)
+        explicable = (self._y == w) & data.possible
+        self._deviations = LocalDeviations(places, np.where(explicable, self._log_p0, math.inf), prior)
 
     @one_thread
     def fit(self, first: Rows | None = None) -> OutlierDetection:
@@ -224,7 +210,7 @@ class OutlierSearch:
         The inliers ``first`` of another scale take the place of the initial sets that cost most.
         """
         if len(self._y) < self.prior.min_observations:
-            return OutlierDetection.all_inliers(len(self._y))
+            return OutlierDetection.without_search(self._possible)
         visited: dict[bytes, tuple[float, Array, Rows]] = {}
         for inliers in self._initial_sets() if first is None else [self.domain, first & self.domain]:
             for _ in range(PASSES):
@@ -245,7 +231,7 @@ class OutlierSearch:
         ``known_inliers`` is the choice of :meth:`fit` among the first ``m <= n`` rows. It stands if these are all.
         """
         if len(self._y) < self.prior.min_observations:
-            return OutlierDetection.all_inliers(len(self._y))
+            return OutlierDetection.without_search(self._possible)
         theta, every = self._evidence.start, self.domain
         first = every.copy()
         if known_inliers is not None:
@@ -332,14 +318,14 @@ class OutlierSearch:
         return self._evidence.maximise(targets, some, STEPS, units.scale, self._added_noise(units))
 
     def _objective(self, given: ConditionedGP) -> float:
-        none = given.inliers.all()
+        none = np.array_equal(given.inliers, self._possible)
         return given.log_evidence + (self.prior.evidence_required if none else self._outlier_terms(given.inliers))
 
     def _initial_sets(self) -> Iterator[Rows]:
         yield self.domain.copy()
         n, order = len(self._y), self._y.argsort(kind="stable")
         for share in SPARSE:
-            left = int(share * n)
+            left = max(1, int(share * n))
             start = int((self._y[order[n - left - 1 :]] - self._y[order[: left + 1]]).argmin())
             yield self.domain & np.isin(np.arange(n), order[start : start + n - left])
 
@@ -369,15 +355,15 @@ class OutlierSearch:
         probability, limit = 1.0 / (1.0 + np.exp(-excess)), np.sqrt(2.0 * np.maximum(margin, 0.0))
         spread = float(np.var((self._y / given.units.scale)[inliers]))
         explained = 1.0 - float(np.mean(residual[inliers] ** 2)) / spread if spread > 0.0 else math.nan
-        confirmed, possible = self._by_replicate_only(inliers), self._possible(given) if look_for_deviations else ()
-        objective = self._objective(given) + self._log_slope
-        return OutlierDetection(inliers, probability, zscore, limit, confirmed, explained, possible, objective)
+        confirmed, likeliest = self._by_replicate_only(inliers), self._likeliest(given) if look_for_deviations else ()
+        objective, none = self._objective(given) + self._log_slope, np.zeros_like(inliers)
+        return OutlierDetection(inliers, probability, zscore, limit, confirmed, none, explained, likeliest, objective)
 
-    def _possible(self, given: ConditionedGP) -> tuple[LocalDeviation, ...]:
+    def _likeliest(self, given: ConditionedGP) -> tuple[LocalDeviation, ...]:
         """The likeliest local deviations around outliers beyond inliers and prediction, none within a likelier one."""
         inside = self._y[given.inliers]
-        above = (self._y > inside.max()) & (given.weights > 0.0)
-        below = (self._y < inside.min()) & (given.weights < 0.0)
+        above = (self._y > inside.max()) & (given.weights > 0.0) & self._possible
+        below = (self._y < inside.min()) & (given.weights < 0.0) & self._possible
         about = (self._deviations.about(int(row), given, self._odds) for row in np.flatnonzero(above | below))
         likeliest = [max(of_row, key=lambda each: each.log_odds) for of_row in about]
         kept: list[LocalDeviation] = []

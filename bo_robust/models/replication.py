@@ -24,13 +24,14 @@ def suggest_replicates(
     *,
     maximize: bool | None = None,
     X_pending: Tensor | None = None,
+    held_only: bool = False,
 ) -> Tensor | None:
     """Suggest the points to measure again before the acquisition is maximised, ``k x d`` with 1 <= k <= q, or None.
 
-    An observation that is better than all inliers, but flagged as an outlier, is a gross error or a discovery. A
-    replicate tells. If it agrees, both become inliers, and a third observation makes sure. If it does not, the point is
-    never suggested again. Nothing more is suggested once the share of outliers that the model expects, and at least one
-    observation, was contradicted by a replicate.
+    An observation that is better than all inliers, but flagged as an outlier or held, is a gross error or a discovery.
+    A replicate decides. If it agrees, both become inliers, and a third observation makes sure of a flagged one. If it
+    does not, the point is never suggested again. No flagged observation is suggested once the share of outliers that
+    the model expects, and at least one observation, was contradicted by a replicate.
 
     Args:
         model: A fitted model; only a ``RobustGP`` has outliers. The models of a list are asked one by one, each for its
@@ -40,9 +41,11 @@ def suggest_replicates(
             other points beside them.
         candidates: ``N x d`` points of a finite space, where a replicate is an observation of an equal point; no others
             are suggested. Without them a replicate is any observation where f is nearly the same (a correlation of
-            .999). In a box a replicate costs more than it brings on average: there ``RobustGP`` inflates variances.
+            .999).
         maximize: Whether large observations are good. None: as the model was made, or True where it does not say.
         X_pending: ``m x d`` points where another measurement is running or has failed; they are not suggested.
+        held_only: Whether flagged observations are left out. Say True in a box: there ``RobustGP`` inflates variances
+            around flagged observations, and a replicate of one costs more than it brings on average.
 
     Raises:
         ValueError: if a ``RobustGP`` is not fitted, ``maximize`` is given for a list of models, q is no whole number of
@@ -64,7 +67,8 @@ def suggest_replicates(
         if maximize is not None:
             raise ValueError("give maximize to each RobustGP of the list, and None to that of a constraint, instead.")
         sided = [part for part in model.models if isinstance(part, RobustGP) and part.maximize is not None]
-        suggestions = (suggest_replicates(part, q, candidates, X_pending=X_pending) for part in sided)
+        options: dict[str, Any] = {"X_pending": X_pending, "held_only": held_only}
+        suggestions = (suggest_replicates(part, q, candidates, **options) for part in sided)
         return next((points for points in suggestions if points is not None), None)
     if not isinstance(model, RobustGP):
         return None
@@ -86,8 +90,8 @@ def suggest_replicates(
     outvoted = (replicates & model.inlier_mask & (value > value.unsqueeze(1))).any(1)  # by better ones at its point
     contradicted = ~model.inlier_mask & replicates.any(1) & ~outvoted & (value > value.median())
     contradicted[rows] = False
-    if int(contradicted.sum()) >= max(1.0, model.outlier_prior.share * len(X)):
-        return None
+    if held_only or int(contradicted.sum()) >= max(1.0, model.outlier_prior.share * len(X)):
+        rows = rows[model.held_mask[rows]]
     chosen: list[int] = []
     for row in rows.tolist():
         pending = X_pending is not None and _holds(X_pending, X[row])
@@ -101,13 +105,13 @@ def replication_candidates(model: RobustGP, maximize: bool | None = None, replic
 
     Such an observation is an outlier and alone at its point, or has one replicate that is as good and an outlier too.
     Or it is an inlier only because a replicate confirms it: the same gross error is rare twice, and does not occur
-    three times. ``replicates`` are by default those of ``model.replicate_mask()``.
+    three times. Or it is held. ``replicates`` are by default those of ``model.replicate_mask()``.
     """
     value, replicates = model.signed_Y(maximize), model.replicate_mask() if replicates is None else replicates
-    supported = model.inlier_mask & ~model.confirmed_by_replicate
+    supported = model.inlier_mask & ~model.held_mask & ~model.confirmed_by_replicate
     best = value[supported].amax() if supported.any() else -math.inf
     # A replicate that is no better than what the others support has contradicted the observation.
-    contradicted = ~model.inlier_mask & (replicates & (value <= best)).any(1)
+    contradicted = (~model.inlier_mask | model.held_mask) & (replicates & (value <= best)).any(1)
     undecided = (replicates.sum(1) < 2) & ~supported & ~contradicted
     rows = (undecided & (value > best)).nonzero().squeeze(-1)
     return rows[value[rows].argsort(descending=True)]

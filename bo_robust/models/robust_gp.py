@@ -7,19 +7,23 @@ of Ray Chowdhury & Gopalan (2019) do not cover it; ``TruncatedGP`` is the model 
 import copy
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any, cast
+from statistics import NormalDist
+from typing import Any, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.posteriors import GPyTorchPosterior, Posterior
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.types import DEFAULT, _DefaultType
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from gpytorch.means import Mean
@@ -30,10 +34,20 @@ from torch import Tensor
 
 from bo_robust.models.local_deviation import LocalDeviation
 from bo_robust.models.marginal_likelihood import as_array, evidence_of
-from bo_robust.models.outcome_scale import OutcomeScale, affine, outcome_scales, scaled_standardize, standardize_of
-from bo_robust.models.outlier_detection import OutlierDetection, OutlierPrior, OutlierSearch, detect_over_scales
+from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale, outcome_scales
+from bo_robust.models.outlier_detection import OutlierDetection, OutlierSearch, SearchData, find_outliers
+from bo_robust.models.outlier_prior import OutlierPrior
 from bo_robust.models.reward_units import computable, smallest_deviation
-from bo_robust.models.training_data import MovableGP, check_added, check_data, check_learnt, nearly_equal, recommendable
+from bo_robust.models.scaled_posterior import ScaledPosterior, scaled_standardize, standardize_of
+from bo_robust.models.training_data import (
+    MovableGP,
+    check_added,
+    check_data,
+    check_learnt,
+    checked_limits,
+    nearly_equal,
+    recommendable,
+)
 from bo_robust.models.variance_inflation import InflatedKernel, VarianceInflation
 from bo_robust.utils.input_checks import quoted
 
@@ -43,9 +57,24 @@ ENOUGH = 40  # number of observations from which on it warns of unexplained vari
 
 
 DATA = ("train_X_all", "train_Y_all")
-STATISTICS = ("inlier_mask", "inlier_probability", "loo_zscore", "loo_zscore_limit", "confirmed_by_replicate")
+STATISTICS = (
+    *("inlier_mask", "inlier_probability", "loo_zscore", "loo_zscore_limit"),
+    *("confirmed_by_replicate", "held_mask"),
+)
 DEVIATIONS = ("deviation_radius", "deviation_size", "deviation_log_odds")  # 0 in rows without a local deviation
 STATE = (*DATA, *STATISTICS, *DEVIATIONS, "outliers_detected", "_scale")
+TAIL = 0.025  # probability on either side of a 95 % interval
+# Prediction strategies without variance inflation, by those with it; weak keys, so that they go when a model drops its
+# strategy.
+_WITHOUT_INFLATION: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+class Prediction(NamedTuple):
+    """Mean and 95 % interval of f at points, ``n`` each, in the units of the observations."""
+
+    mean: Tensor
+    lower: Tensor
+    upper: Tensor
 
 
 class RobustGP(MovableGP):
@@ -58,14 +87,18 @@ class RobustGP(MovableGP):
     others at their point outvote them.
 
     Positive and skewed outcomes may be modelled as their logarithm or a root (:mod:`bo_robust.models.outcome_scale`).
-    The posterior is then a ``TransformedPosterior`` in the units of the observations. Acquisition functions that need
-    a Gaussian posterior, such as ``qMaxValueEntropy``, need ``outcome_scale=None``.
+    The posterior is a ``GPyTorchPosterior`` in the units of the observations all the same: its samples and quantiles
+    are exact, and its ``distribution`` has the moments of the outcomes.
 
-    Outliers become inliers again where a local deviation of f, a bump, is likelier than as many gross errors. One
-    outlier cannot tell. If it is better than all inliers, the posterior mean does not follow it, but the variance
-    around its point grows by P a^2, where P is the probability of a local deviation and a its size: so acquisition
-    functions explore there. ``covar_module`` has this variance inflation in evaluation mode, never in a fit.
-    :func:`suggest_replicates` says which point to measure again before a good observation is given up.
+    An observation is held if it is an outlier among the observations as given, but an inlier in the learnt scale, and
+    lies beyond all that are inliers in both: a factor of ten is what people mistype, and what a logarithm forgives. A
+    held observation stays in the model. It is not recommended, and enters no :meth:`predict`, until a replicate agrees.
+
+    Outliers become inliers again where a local deviation of f, a bump, is likelier than as many gross errors. A single
+    outlier leaves this open. If it is better than all inliers, the variance of the posterior grows around its point by
+    P a^2, where P is the probability of a local deviation and a its size: so acquisition functions explore there. The
+    mean stays that of the inliers alone. ``covar_module`` has this variance inflation in evaluation mode, never in a
+    fit. :func:`suggest_replicates` says which point to measure again before a good observation is given up.
 
     Observations that ``condition_on_observations`` or fantasies add are inliers. To test them, make and fit a new
     model. The state dict restores the outliers with the same data. In other data they are detected anew.
@@ -80,6 +113,9 @@ class RobustGP(MovableGP):
             none, for loops that always replicate good outliers first, as Ax and Optuna do.
         outcome_scale: "auto", or None to model observations as they are. With ``train_Yvar``, or another outcome
             transform than the default one, they are modelled as they are.
+        outcome_limits: Smallest and largest possible outcome, such as (0, 100) of a yield; either may be None. An
+            observation beyond them is a gross error, whatever its neighbours or replicates say, and :meth:`predict`
+            ends there. The posterior goes on, because a mean that is cut has no gradient.
 
     Attributes:
         outlier_prior: All numbers of the detection, an :class:`OutlierPrior`, to be replaced before a fit.
@@ -90,6 +126,7 @@ class RobustGP(MovableGP):
         loo_zscore: Standardised leave-one-out residual of each observation given the other inliers, ``n``.
         loo_zscore_limit: Size of the residual at which inlier and outlier are equally likely, ``n``.
         confirmed_by_replicate: Whether an observation is an inlier only because a replicate confirms it, ``n`` bool.
+        held_mask: Whether an observation is held, on the good side or the bad one, ``n`` bool.
         outliers_detected: Whether a fit, :meth:`detect_outliers` or a loaded state chose the inliers, a bool tensor.
 
     Raises ``ValueError`` for wrong data or options, and for noise that a likelihood fixes instead of ``train_Yvar``.
@@ -108,9 +145,11 @@ class RobustGP(MovableGP):
     loo_zscore: Tensor
     loo_zscore_limit: Tensor
     confirmed_by_replicate: Tensor
+    held_mask: Tensor
     outliers_detected: Tensor
     outcome_transform: OutcomeTransform
     _train_Yvar_all: Tensor | None
+    _inflates = True  # whether the kernel has the variance inflation in evaluation mode
 
     def __init__(
         self,
@@ -122,13 +161,21 @@ class RobustGP(MovableGP):
         mean_module: Mean | None = None,
         outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
-        outlier_share: float = 0.05,
-        outlier_density: float = 0.05,
+        outlier_share: float = OutlierPrior.share,
+        outlier_density: float = OutlierPrior.density,
         maximize: bool | None = True,
         outcome_scale: str | None = "auto",
+        outcome_limits: Sequence[float | None] | None = None,
+        **others: Any,
     ) -> None:
+        if others:
+            raise TypeError(
+                f"RobustGP takes no {', '.join(others)}: give a kernel for that as covar_module, or the inliers of a "
+                "RobustGP, train_X[model.inlier_mask], to the model that takes it."
+            )
         check_data("RobustGP", train_X, train_Y, batched=False, Yvar=train_Yvar)
         self.outlier_prior, self.maximize = OutlierPrior(outlier_share, outlier_density), maximize
+        self.outcome_limits = checked_limits(outcome_limits, train_Y)
         if maximize not in (True, False, None):
             raise ValueError(f"maximize must be True, False or None, got {quoted(maximize)}.")
         if isinstance(likelihood, FixedNoiseGaussianLikelihood):
@@ -145,7 +192,7 @@ class RobustGP(MovableGP):
         )
         self._variance_inflation = VarianceInflation(train_X.detach())
         self._set_data(train_X, train_Y, train_Yvar)
-        self._set_scale(OutcomeScale())
+        self._set_scale(IDENTITY)
         self.register_load_state_dict_post_hook(_restore)
 
     @classmethod
@@ -156,21 +203,33 @@ class RobustGP(MovableGP):
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
         if noise_var is not None:
             inputs["train_Yvar"] = torch.full_like(inputs["train_Y"], noise_var)
-        own = ("outlier_share", "outlier_density", "maximize", "outcome_scale")  # others are Ax', of a search space
+        # Others are Ax', of a search space.
+        own = ("outlier_share", "outlier_density", "maximize", "outcome_scale", "outcome_limits")
         return inputs | {name: options[name] for name in own if name in options}
 
     @property
     def covar_module(self) -> Kernel:
         """The covariance of f: the given kernel in training mode, with the variance inflation in evaluation mode."""
         kernel, inflation = cast(Kernel, self._modules["covar_module"]), self._variance_inflation
-        return InflatedKernel(kernel, inflation) if inflation and not self.training else kernel
+        return InflatedKernel(kernel, inflation) if inflation and self._inflates and not self.training else kernel
+
+    @property
+    def _supports_cache_root(self) -> bool:
+        """Whether BoTorch may sample by a cached root of the covariance: in a learnt scale samples are not Gaussian.
+
+        An input transform that makes several points of one needs the root.
+        """
+        several = getattr(getattr(self, "input_transform", None), "is_one_to_many", False)
+        return self.outcome_scale.is_identity or bool(several)
 
     def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
         """Choose the inliers and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
-        scales = outcome_scales(self.train_Y_all.squeeze(-1)) if self._learns_scale else [self.outcome_scale]
-        scale, detection = detect_over_scales(self._search(*scales))
+        Y = self.train_Y_all.squeeze(-1)
+        within = Y[self._within_limits()]
+        scales = outcome_scales(within, self.outcome_limits) if self._learns_scale else [self.outcome_scale]
+        scale, detection = find_outliers(self._search_data(), scales)
         self._set_scale(scale)
-        self._use(detection, restandardise=True)
+        self._adopt(detection, restandardise=True)
         self._warn(detection.explained)
         fit_gpytorch_mll(type(mll)(self.likelihood, self.to_standard_model()), **options)
         if self.num_outliers:  # at the hyperparameters now fitted
@@ -186,18 +245,37 @@ class RobustGP(MovableGP):
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
     ) -> Any:
-        """As of ``SingleTaskGP``; in a learnt scale, ``posterior_transform`` may weight the output, as Ax does."""
-        line: Any = posterior_transform
-        if type(line) is not ScalarizedPosteriorTransform or self.outcome_scale.is_identity:
-            return super().posterior(X, output_indices, observation_noise, line)
-        return affine(super().posterior(X, output_indices, observation_noise), line.offset, line.weights)
+        """As of ``SingleTaskGP``; the mean has no variance inflation."""
+        if not self._variance_inflation:
+            return super().posterior(X, output_indices, observation_noise, posterior_transform)
+        posterior: Any = super().posterior(X, output_indices, observation_noise)
+        if isinstance(posterior, GPyTorchPosterior):
+            posterior = _with_mean(posterior, self._mean_without_inflation(X, observation_noise))
+        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
+
+    def _mean_without_inflation(self, X: Tensor, observation_noise: bool | Tensor) -> Tensor:
+        """Posterior mean ``... x q x 1`` of the inliers alone; after a posterior with inflation."""
+        inflated = self.prediction_strategy
+        self.prediction_strategy, self._inflates = _WITHOUT_INFLATION.get(inflated), False
+        try:
+            mean: Tensor = super().posterior(X, observation_noise=observation_noise).mean
+            _WITHOUT_INFLATION[inflated] = self.prediction_strategy
+        finally:
+            self.prediction_strategy, self._inflates = inflated, True
+        return mean
 
     def to_standard_model(self) -> SingleTaskGP:
         """A ``SingleTaskGP`` of the inliers that shares these modules; ``ValueError`` if observations were added."""
+        return self._standard_model(torch.ones_like(self.train_targets, dtype=torch.bool))
+
+    def _standard_model(self, rows: Tensor) -> SingleTaskGP:
+        """``SingleTaskGP`` of some of the inliers, ``k`` bool, that shares these modules."""
         training = self.training
         self._check_nothing_added()
         modules = {"likelihood": self.likelihood, "covar_module": self.covar_module, "mean_module": self.mean_module}
-        model = SingleTaskGP(self.train_inputs[0], self.train_targets.unsqueeze(-1), outcome_transform=None, **modules)
+        X, Y = self.train_inputs[0][rows], self.train_targets[rows].unsqueeze(-1)
+        model: Any = SingleTaskGP(X, Y, outcome_transform=None, **modules)
+        model._supports_cache_root = self._supports_cache_root
         for name in ("outcome_transform", "input_transform"):  # set last, because the constructor would retrain them
             if hasattr(self, name):
                 setattr(model, name, getattr(self, name))
@@ -213,11 +291,41 @@ class RobustGP(MovableGP):
         maximize = self.maximize if maximize is None else maximize
         return (self.train_Y_all if maximize is None or maximize else -self.train_Y_all).squeeze(-1)
 
-    def recommendable(self, maximize: bool | None = None) -> Tensor:
-        """Whether each row's point may be recommended, ``n`` bool: not where it has only outliers on the bad side."""
+    def reliable_mask(self, maximize: bool | None = None) -> Tensor:
+        """Which observations are inliers and not held on the good side, ``n`` bool; where that is unknown, on either.
+
+        ``maximize=None`` is as the model was made. Raises ``ValueError`` before a fit.
+        """
         if not self.outliers_detected:
             raise ValueError("this RobustGP has not looked for outliers yet; call fit_gpytorch_mll first.")
-        return recommendable(self.train_X_all, self.signed_Y(maximize), ~self.inlier_mask)
+        held, maximize = self.held_mask, self.maximize if maximize is None else maximize
+        if held.any() and maximize is not None:
+            value = self.signed_Y(maximize)
+            held = held & (value > value[self.inlier_mask & ~held].amax())
+        return self.inlier_mask & ~held
+
+    def recommendable(self, maximize: bool | None = None) -> Tensor:
+        """Whether each row's point may be recommended, ``n`` bool: where a reliable observation was made.
+
+        So a point is out if all its observations are outliers or held. ``maximize`` is as for :meth:`reliable_mask`.
+        """
+        return recommendable(self.train_X_all, self.reliable_mask(maximize))
+
+    def predict(self, X: Tensor, maximize: bool | None = None) -> Prediction:
+        """What to report at points ``n x d``: mean and 95 % interval of f by the reliable observations alone.
+
+        They end at the ``outcome_limits``. ``maximize`` is as for :meth:`reliable_mask`. Raises ``ValueError`` before a
+        fit, or if observations were added.
+        """
+        model = self._standard_model(self.reliable_mask(maximize)[self.inlier_mask])
+        with torch.no_grad():
+            posterior: Any = model.posterior(X)
+            try:
+                ends = posterior.quantile(X.new_tensor([TAIL, 1.0 - TAIL])).squeeze(-1)
+            except NotImplementedError:  # an outcome transform of the user's
+                half = -NormalDist().inv_cdf(TAIL) * posterior.variance.squeeze(-1).sqrt()
+                ends = posterior.mean.squeeze(-1) + torch.stack([-half, half])
+            return Prediction(*torch.cat([posterior.mean.mT, ends]).clamp(*self.outcome_limits))
 
     def load_state_dict(  # type: ignore[override]
         self, state_dict: Mapping[str, Any], strict: bool = True, keep_transforms: bool = True, assign: bool = False
@@ -252,8 +360,11 @@ class RobustGP(MovableGP):
         ``known_inliers``, ``m`` bool, is the choice of a fit among the first m rows; it stands if these are all.
         """
         known = None if known_inliers is None else known_inliers.cpu().numpy()
-        (search,) = self._search(self.outcome_scale)
-        self._use(search.detect(known, look_for_deviations=self.maximize is not None), restandardise)
+        search = OutlierSearch(self._search_data(), self.outcome_scale)
+        detection = search.detect(known, look_for_deviations=self.maximize is not None)
+        if known is not None and len(known) == len(self.held_mask):
+            detection = detection._replace(held_mask=self.held_mask.cpu().numpy())
+        self._adopt(detection, restandardise)
         self.eval()
 
     def set_train_data(
@@ -317,7 +428,7 @@ class RobustGP(MovableGP):
         for name, value in zip(DATA, (X, Y), strict=True):
             self.register_buffer(name, value.detach().clone())
         self.register_buffer("_train_Yvar_all", None if Yvar is None else Yvar.detach().clone(), persistent=False)
-        self._set_detection(OutlierDetection.all_inliers(len(X)), detected=False)
+        self._set_detection(OutlierDetection.without_search(np.ones(len(X), dtype=bool)), detected=False)
 
     def _set_detection(self, detection: OutlierDetection, detected: bool = True) -> None:
         """Keep the outlier statistics, and inflate the variance around good outliers that may be no errors."""
@@ -338,8 +449,13 @@ class RobustGP(MovableGP):
         if not torch.equal(self.train_inputs[0], self.train_X_all[self.inlier_mask]):
             raise ValueError("observations were added to this RobustGP; make and fit a new one of all data.")
 
-    def _search(self, *scales: OutcomeScale) -> list[OutlierSearch]:
-        """A search among all observations for each scale, in the units of an outcome transform that is not ours."""
+    def _within_limits(self) -> Tensor:
+        """Which observations are within the limits, ``n`` bool."""
+        lower, upper = self.outcome_limits
+        return ((self.train_Y_all >= lower) & (self.train_Y_all <= upper)).squeeze(-1)
+
+    def _search_data(self) -> SearchData:
+        """All observations as arrays, in the units of an outcome transform that is not ours."""
         self._check_nothing_added()
         standardised = self._unit() is not None
         Y, Yvar = self.train_Y_all, self._train_Yvar_all
@@ -351,12 +467,17 @@ class RobustGP(MovableGP):
             model.likelihood.noise_covar.noise = Yvar.double().flatten()
         places = as_array(self._points_seen())
         places = places[:, np.ptp(places, axis=0) > 0.0]  # a constant column does not count
-        places = (places - places.min(0)) / np.ptp(places, axis=0)
-        replicates, y, evidence = self.replicate_mask().cpu().numpy(), as_array(Y.squeeze(-1)), evidence_of(model)
-        given = evidence, y, places, replicates, self.outlier_prior, standardised
-        return [OutlierSearch(*given, scale) for scale in scales]
+        return SearchData(
+            evidence=evidence_of(model),
+            y=as_array(Y.squeeze(-1)),
+            places=(places - places.min(0)) / np.ptp(places, axis=0),
+            replicates=self.replicate_mask().cpu().numpy(),
+            prior=self.outlier_prior,
+            standardised=standardised,
+            possible=self._within_limits().cpu().numpy(),
+        )
 
-    def _use(self, detection: OutlierDetection, restandardise: bool) -> None:
+    def _adopt(self, detection: OutlierDetection, restandardise: bool) -> None:
         self.train()
         inliers = torch.as_tensor(detection.inlier_mask, device=self.train_Y_all.device)
         X, Y = self.train_X_all[inliers], self.train_Y_all[inliers]
@@ -386,6 +507,13 @@ class RobustGP(MovableGP):
         warnings.warn(notice, UserWarning, stacklevel=4)
 
 
+def _with_mean(posterior: GPyTorchPosterior, mean: Tensor) -> Posterior:
+    """The posterior with this mean, ``... x q x 1``, and the covariance that it has."""
+    if isinstance(posterior, ScaledPosterior):
+        return ScaledPosterior(posterior.latent, posterior.scale, mean)
+    return GPyTorchPosterior(MultivariateNormal(mean.squeeze(-1), posterior.distribution.lazy_covariance_matrix))
+
+
 def _restore(model: RobustGP, _: Any) -> None:
     """Restore the outliers of a loaded state, or detect them in data that the state does not know."""
     state: dict[str, Any] = model.__dict__.pop("_loaded")
@@ -395,5 +523,5 @@ def _restore(model: RobustGP, _: Any) -> None:
     saved = {name: state[name].to(model.get_buffer(name)).cpu().numpy() for name in (*STATISTICS, *DEVIATIONS)}
     rows = enumerate(zip(*(saved.pop(name).tolist() for name in DEVIATIONS), strict=True))
     deviations = tuple(LocalDeviation(row, (row,), *values) for row, values in rows if values[0])
-    model._use(OutlierDetection(**saved, explained=math.nan, deviations=deviations), restandardise=False)
+    model._adopt(OutlierDetection(**saved, explained=math.nan, deviations=deviations), restandardise=False)
     model.eval()

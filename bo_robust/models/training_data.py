@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
-from bo_robust.utils.input_checks import check_finite, check_like, check_positive, check_tensor
+from bo_robust.utils.input_checks import check_finite, check_like, check_positive, check_tensor, quoted
 from bo_robust.utils.specs import build
 
 ROUNDING = 16.0  # units in the last place by which a change of units there and back moves a coordinate
@@ -43,29 +45,17 @@ class MovableGP(SingleTaskGP):
         return self
 
 
-def recommendable(X: Tensor, Y: Tensor, outliers: Tensor | None) -> Tensor:
-    """Whether each of the points ``n x d`` may be recommended, ``n`` bool, where large observations ``n`` are good.
-
-    It may not if its only observations are outliers (``n`` bool; None: there are none) and worse than the median of the
-    others. Only other points then support it, and it may be as bad as it was observed to be.
-    """
-    if outliers is None or outliers.all():
-        return torch.ones(len(X), dtype=torch.bool, device=X.device)
-    terrible = X[unsupported(X, outliers) & (Y[~outliers].median() > Y)]
-    return ~(X.unsqueeze(1) == terrible).all(-1).any(1)
+def recommendable(X: Tensor, reliable: Tensor) -> Tensor:
+    """Whether each of the points ``n x d`` has a reliable observation, ``n`` bool; all may be if none is reliable."""
+    if not reliable.any():
+        return torch.ones_like(reliable)
+    return (X.unsqueeze(1) == X[reliable]).all(-1).any(1)
 
 
 def nearly_equal(x: Tensor, z: Tensor, size: Tensor | None = None) -> Tensor:
     """Whether coordinates are equal but for the rounding of a change of units there and back, of this size."""
     size = torch.maximum(x.abs(), z.abs()) if size is None else size
     return (x - z).abs() <= ROUNDING * torch.finfo(z.dtype).eps * size
-
-
-def unsupported(X: Tensor, outliers: Tensor) -> Tensor:
-    """Which outliers (``n`` bool) have no inlier at their point among the points ``n x d``; ``n`` bool."""
-    alone, rows = outliers.clone(), outliers.nonzero().squeeze(-1)
-    alone[rows] = ~(X[rows].unsqueeze(1) == X[~outliers]).all(-1).any(1)
-    return alone
 
 
 def from_spec(given: Any, registry: Mapping[str, Callable[..., Any]], context: Mapping[str, Any], role: str) -> Any:
@@ -101,6 +91,22 @@ def check_data(model: str, X: Tensor, Y: Tensor, batched: bool, Yvar: Tensor | N
         check_finite("train_Yvar", Yvar)
         if (Yvar < 0.0).any():
             raise ValueError(f"train_Yvar has variances, which are not negative, got {float(Yvar.min()):g}.")
+
+
+def checked_limits(limits: Any, Y: Tensor) -> tuple[float, float]:
+    """The limits of outcomes, infinite where None was given.
+
+    Raises ``ValueError`` unless they are two numbers in order, and an observation lies within them.
+    """
+    ends = limits if limits is not None else (None, None)
+    if not (isinstance(ends, Sequence) and len(ends) == 2 and all(x is None or isinstance(x, Real) for x in ends)):
+        raise ValueError(f"outcome_limits must be two numbers such as (0, 100), or None, got {quoted(limits)}.")
+    lower, upper = (math.copysign(math.inf, k - 0.5) if x is None else float(x) for k, x in enumerate(ends))
+    if not lower < upper:
+        raise ValueError(f"the first of outcome_limits must be smaller than the second, got {quoted(limits)}.")
+    if not bool(((lower <= Y) & (upper >= Y)).any()):
+        raise ValueError(f"no observation lies within outcome_limits, {lower:g} to {upper:g}.")
+    return lower, upper
 
 
 def check_added(X: Tensor, Y: Tensor) -> None:

@@ -16,7 +16,7 @@ from bo_robust.models import OutlierPrior
 from bo_robust.models.conditioned_gp import ConditionedGP
 from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
 from bo_robust.models.marginal_likelihood import Prior
-from bo_robust.models.outcome_scale import IDENTITY
+from bo_robust.models.outlier_detection import OutlierSearch
 from bo_robust.models.reward_units import Units, robust_units, spread_units
 from bo_robust.models.variance_inflation import VarianceInflation
 from tests.problems import fit, outliers
@@ -218,9 +218,9 @@ class TestVarianceInflation:
         """Rows 6 and 7 are outliers at points that far apart; the mean of row 6 is ``predicted``, others are 0."""
         X = torch.tensor([*torch.linspace(0.0, 0.3, 6).tolist(), 1.0 - apart, 1.0]).double().unsqueeze(-1)
         prior = Prior(np.array([0.0] * 6 + [predicted, 0.0]), np.eye(8), np.full(8, 0.1))
-        search = RobustGP(X, torch.tensor(y).double().unsqueeze(-1))._search(IDENTITY)[0]
-        possible = search._possible(ConditionedGP(prior, np.array(y), np.arange(8) < 6, Units(0.0, 1.0)))
-        assert {each.row: each.size for each in possible} == {row: pytest.approx(size) for row, size in found.items()}
+        search = OutlierSearch(RobustGP(X, torch.tensor(y).double().unsqueeze(-1))._search_data())
+        likeliest = search._likeliest(ConditionedGP(prior, np.array(y), np.arange(8) < 6, Units(0.0, 1.0)))
+        assert {each.row: each.size for each in likeliest} == {row: pytest.approx(size) for row, size in found.items()}
 
     @pytest.mark.parametrize("variance", [None, 1e-4])
     def test_an_acquisition_explores_there(self, variance):

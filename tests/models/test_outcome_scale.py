@@ -1,3 +1,4 @@
+import math
 import pickle
 
 import pytest
@@ -7,18 +8,19 @@ from botorch.acquisition.objective import GenericMCObjective, ScalarizedPosterio
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms.outcome import Standardize
 from botorch.optim import optimize_acqf
-from botorch.posteriors import TransformedPosterior
+from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.pathwise import draw_matheron_paths
 from torch import Tensor
 
 from bo_robust import RobustGP
 from bo_robust.acquisition import GPUCB
 from bo_robust.confidence import ConstantWidth
-from bo_robust.models.outcome_scale import POWERS, OutcomeScale, ScaledOutcome, outcome_scales
+from bo_robust.models.outcome_scale import POWERS, OutcomeScale, outcome_scales
 from bo_robust.suggest import suggest
 from tests.problems import fit, outliers
 
 SCALES = [OutcomeScale(power, sign, 0.3) for power in POWERS for sign in (1.0, -1.0)]
+SCALES.append(OutcomeScale(0.0, 1.0, 0.3, 9.5))
 
 
 def skewed(n: int = 40, power: float = 0.0, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -37,6 +39,7 @@ def test_scales_increase_and_are_inverted(scale):
     torch.testing.assert_close(scale.untransform(w), y)
     (slope,) = torch.autograd.grad(w.sum(), y)
     torch.testing.assert_close(scale.log_slope(y).exp(), slope)
+    torch.testing.assert_close(scale.log_inverse_slope(w).exp(), 1.0 / slope)
     assert (slope > 0.0).all()
 
 
@@ -46,16 +49,25 @@ def test_scales_increase_and_are_inverted(scale):
 def test_the_data_say_which_scales_there_are(y, sign, shift):
     scales = outcome_scales(torch.tensor(y))
     assert scales[0].is_identity
-    assert [tuple(scale) for scale in scales[1:]] == [(power, sign, shift) for power in POWERS]
+    assert [tuple(scale) for scale in scales[1:]] == [(power, sign, shift, math.inf) for power in POWERS]
     assert outcome_scales(torch.tensor([-1.0, 1.0])) == scales[:1]
     assert outcome_scales(torch.tensor([2.0, 2.0])) == scales[:1]
 
 
-def test_moments_of_the_logarithm_are_lognormal():
-    transform, mean, variance = ScaledOutcome(OutcomeScale(0.0)), torch.tensor([0.7]), torch.tensor([0.3])
-    torch.testing.assert_close(transform._mean(mean, variance), (mean + variance / 2).exp())
-    expected = (variance.exp() - 1.0) * (2.0 * mean + variance).exp()
-    torch.testing.assert_close(transform._variance(mean, variance), expected, rtol=1e-4, atol=0.0)
+def test_two_limits_make_a_logit():
+    """Readings at a limit move it by half the smallest distance of another one."""
+    assert outcome_scales(torch.tensor([1.0, 50.0, 98.0]), (0.0, 100.0))[1] == OutcomeScale(0.0, 1.0, 0.0, 100.0)
+    assert outcome_scales(torch.tensor([0.0, 4.0, 98.0]), (0.0, 100.0))[1] == OutcomeScale(0.0, 1.0, 2.0, 100.0)
+    assert outcome_scales(torch.tensor([1.0, 50.0, 100.0]), (0.0, 100.0))[1] == OutcomeScale(0.0, 1.0, 0.0, 125.0)
+    scales = outcome_scales(torch.tensor([1.0, 50.0]), (0.0, math.inf))
+    assert [scale.power for scale in scales] == [1.0, *POWERS]
+
+
+def test_every_scale_has_a_name():
+    names = [str(OutcomeScale(power)) for power in (1.0, 0.5, 0.25, 0.0)]
+    assert names == ["y", "square root", "fourth root", "logarithm"]
+    assert str(OutcomeScale(1 / 3, -1.0)) == "power 0.333333 of -y"
+    assert str(OutcomeScale(0.0, 1.0, 0.0, 100.0)) == "logit"
 
 
 @pytest.mark.parametrize("power", [0.0, 0.25])
@@ -93,7 +105,7 @@ def test_held_out_readings_are_likelier_in_the_scale():
     X, Y = lognormal(0)
     held_out, expected = lognormal(1, 200)
     model, plain = fit(RobustGP(X, Y)), fit(SingleTaskGP(X, Y))
-    latent, scale = model.posterior(held_out, observation_noise=True)._posterior, model.outcome_scale
+    latent, scale = model.posterior(held_out, observation_noise=True).latent, model.outcome_scale
     density = torch.distributions.Normal(latent.mean, latent.variance.sqrt()).log_prob(scale.transform(expected))
     posterior = plain.posterior(held_out, observation_noise=True)
     plain_density = torch.distributions.Normal(posterior.mean, posterior.variance.sqrt()).log_prob(expected)
@@ -153,7 +165,7 @@ class TestScaledModel:
 
     def test_the_posterior_is_of_the_outcomes(self, model):
         posterior = model.posterior(model.train_X_all)
-        assert isinstance(posterior, TransformedPosterior)
+        assert isinstance(posterior, GPyTorchPosterior)
         samples = posterior.rsample(torch.Size([4096]))
         torch.testing.assert_close(samples.mean(0), posterior.mean, rtol=0.05, atol=0.0)
         torch.testing.assert_close(samples.var(0), posterior.variance, rtol=0.2, atol=0.0)

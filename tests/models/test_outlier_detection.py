@@ -12,7 +12,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from bo_robust import RobustGP
 from bo_robust.models.conditioned_gp import ConditionedGP
 from bo_robust.models.marginal_likelihood import Prior, evidence_of
-from bo_robust.models.outlier_detection import OutlierPrior, OutlierSearch
+from bo_robust.models.outlier_detection import OutlierSearch, SearchData
+from bo_robust.models.outlier_prior import OutlierPrior
 from bo_robust.models.reward_units import Units, rescaling_unit, robust_units, spread_units
 from tests.problems import fit
 
@@ -36,7 +37,9 @@ def search(X, Y, share=0.02, standardised=False, yvar=None):
     replicates = (X.unsqueeze(1) == X).all(-1).numpy() & ~np.eye(len(X), dtype=bool)
     evidence = evidence_of(model)
     prior = OutlierPrior(share)
-    return OutlierSearch(evidence, Y.numpy().ravel(), boxed(X), replicates, prior, standardised), evidence
+    possible = np.ones(len(X), dtype=bool)
+    found = SearchData(evidence, Y.numpy().ravel(), boxed(X), replicates, prior, standardised, possible)
+    return OutlierSearch(found), evidence
 
 
 def spread(X, y):

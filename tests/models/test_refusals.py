@@ -31,7 +31,8 @@ from bo_robust.models import (
     plot_outliers,
     suggest_replicates,
 )
-from bo_robust.models.outcome_scale import OutcomeScale, ScaledOutcome
+from bo_robust.models.outcome_scale import OutcomeScale
+from bo_robust.models.scaled_posterior import ScaledOutcome
 from tests.refusals import check_refused
 
 X = torch.linspace(0.0, 1.0, 8, dtype=torch.float64).reshape(4, 2)
@@ -166,6 +167,9 @@ REFUSALS = [
     *(("outlier_share", lambda s=s: RobustGP(X, Y, outlier_share=s)) for s in (0.5, "a")),
     ("outlier_density", lambda: RobustGP(X, Y, outlier_density=0.0)),
     ("outcome_scale", lambda: RobustGP(X, Y, outcome_scale="log")),
+    *(("outcome_limits", lambda x=x: RobustGP(X, Y, outcome_limits=x)) for x in (3.0, (0.0,), ("a", 1.0), (2.0, 1.0))),
+    ("outcome_limits", lambda: RobustGP(X, Y, outcome_limits=(1e6, None))),
+    ("covar_module", lambda: RobustGP(X, Y, cat_dims=[0])),
     ("logarithm", lambda: ScaledOutcome(OutcomeScale(0.0))(1.0 - Y)),
     *(
         ("train_Yvar", lambda v=v: RobustGP(X, Y, v))
