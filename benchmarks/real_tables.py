@@ -27,12 +27,12 @@ import yaml
 from botorch.cross_validation import efficient_loo_cv
 from botorch.models import SingleTaskGP
 from botorch.models.robust_relevance_pursuit_model import RobustRelevancePursuitSingleTaskGP
-from botorch.posteriors import TransformedPosterior
 from torch import Tensor
 
 from benchmarks.common import options, report, report_environment
 from bo_robust import RobustGP
 from bo_robust.experiments.botorch_methods import fitted
+from bo_robust.models.scaled_posterior import ScaledPosterior
 
 TABLES: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 KNOWN_ERRORS: list[list[str]] = TABLES.pop("known_errors")
@@ -113,8 +113,8 @@ def score(make: Callable[[Tensor, Tensor], Any], data: Split, seed: int) -> Scor
     with torch.no_grad():
         posterior: Any = model.eval().posterior(data.X_held_out, observation_noise=True)
     Y, log_slope, median = data.Y_held_out, torch.zeros_like(data.Y_held_out), posterior.mean
-    if isinstance(posterior, TransformedPosterior):
-        scale, posterior = model.outcome_scale, posterior._posterior
+    if isinstance(posterior, ScaledPosterior):
+        scale, posterior = posterior.scale, posterior.latent
         inside = scale.contains(Y)
         log_slope = scale.log_slope(Y).where(inside, -math.inf)
         Y, median = scale.transform(Y).where(inside, 0.0), scale.untransform(posterior.mean)

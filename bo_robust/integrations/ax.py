@@ -15,7 +15,8 @@ fails is measured again; abandon the trial to have it left alone.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -195,6 +196,7 @@ def generation_strategy(
     seed: int | None = None,
     num_restarts: int = 8,
     raw_samples: int = 128,
+    outcome_limits: Mapping[str, Sequence[float | None]] = MappingProxyType({}),
     **settings: Any,
 ) -> GenerationStrategy:
     """Make a strategy for ``Client.set_generation_strategy``: a quasi-random (Sobol) start, then a method.
@@ -208,6 +210,8 @@ def generation_strategy(
         seed: Seed of the initial design, >= 0; None: drawn from Ax' random numbers (``Client(random_seed=...)``).
         num_restarts: Restarts of the search for the best acquisition.
         raw_samples: Points from which this search gets its starts, >= ``num_restarts``.
+        outcome_limits: Smallest and largest possible value of a metric, by its name, such as ``{"yield": (0, 100)}``;
+            either may be None. A value beyond them is flagged, and :func:`recommend` expects none. For "robust" alone.
         settings: Settings of the method, plain JSON, with the defaults of ``METHODS[method].settings``; those in the
             units of the rewards have none here. Lengthscales are in the unit box.
 
@@ -224,16 +228,27 @@ def generation_strategy(
     chosen = choose(method, settings, {"num_initial": initial}, standardised=False)
     # These standardise rewards (RobustGP by the inliers), so in any units, unless one of the settings has a unit.
     standardises = chosen.model in (RobustGP, BKBModel)
-    any_units = standardises and "noise_var" not in chosen.model_options
-    config = ModelConfig(
-        botorch_model_class=chosen.model,
-        model_options=chosen.model_options | ({"maximize": None} if chosen.model is RobustGP else {}),
-        outcome_transform_classes=[Standardize] if standardises else None,  # Ax takes the models' own default away
+    any_units = standardises and "noise_var" not in chosen.model_options and not outcome_limits
+    if outcome_limits and chosen.model is not RobustGP:
+        raise ValueError(f"{method} has no outcome_limits; only {DEFAULT} has them.")
+    options = chosen.model_options | ({"maximize": None} if chosen.model is RobustGP else {})
+
+    def config(**more: Any) -> ModelConfig:
+        return ModelConfig(
+            botorch_model_class=chosen.model,
+            model_options=options | more,
+            outcome_transform_classes=[Standardize] if standardises else None,  # Ax takes the models' own default away
+        )
+
+    surrogate = SurrogateSpec(
+        model_configs=[config()],
+        metric_to_model_configs={name: [config(outcome_limits=list(ends))] for name, ends in outcome_limits.items()},
+        allow_batched_models=False,
     )
     spec = GeneratorSpec(
         generator_enum=Generators.BOTORCH_MODULAR,
         generator_kwargs={
-            "surrogate_spec": SurrogateSpec(model_configs=[config], allow_batched_models=False),
+            "surrogate_spec": surrogate,
             "acquisition_class": RobustAcquisition,
             # Ax' own choice: expected improvement, with constraints, or of hypervolume
             "botorch_acqf_class": chosen.acquisition,

@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from bo_robust.integrations.ax import (
     RobustAcquisition,
     complete_observed,
     generation_strategy,
+    held_trials,
     outlier_trials,
     recommend,
 )
@@ -366,6 +368,63 @@ def test_two_objectives_have_their_outliers_flagged():
         assert {name: float(mean) for name, (mean, _) in predicted.items()} == pytest.approx(outcomes(p), abs=0.1)
     with pytest.raises(ValueError, match=r"recommend takes one objective; client\.get_pareto_frontier"):
         recommend(client)
+
+
+@pytest.mark.parametrize("objective", ["u, v", "2*u + v"])
+def test_two_skewed_metrics_are_optimised(objective):
+    """Both are modelled in a learnt scale, which BoTorch's lists and weighted sums take."""
+    client = several("robust", objective)
+
+    def outcomes(p):
+        return {"u": math.exp(6.0 * p["a"] + p["z"]), "v": math.exp(4.0 - 5.0 * p["a"] + 3.0 * p["z"] ** 2)}
+
+    assert len(run_outcomes(client, 16, outcomes, {})) == 16
+    models = fitted(client).surrogate.model.models
+    assert not all(model.outcome_scale.is_identity for model in models)
+    assert outlier_trials(client) == []
+
+
+def lab_table():
+    """Yields of 14 recipes, of which trial 2 is typed ten times too large."""
+    X = [(60, 6, 0.5), (85, 4, 2.0), (110, 2, 0.5), (75, 3, 1.0), (90, 6, 2.5), (65, 2, 1.5), (105, 4, 1.0)]
+    X += [(80, 8, 0.5), (95, 3, 2.0), (55, 6, 1.0), (100, 6, 1.5), (70, 4, 2.5), (85, 6, 1.0), (60, 3, 2.0)]
+    rows = [{"T": float(T), "t": float(t), "c": c} for T, t, c in X]
+
+    def clean(p):
+        u = ((p["T"] - 82) / 22) ** 2 + ((p["t"] - 5) / 3.5) ** 2 + ((p["c"] - 1.4) / 1.2) ** 2
+        return 85.0 * math.exp(-u)
+
+    return rows, [round(clean(p) * (10.0 if i == 12 else 1.0), 1) for i, p in enumerate(rows)]
+
+
+def attached(**settings):
+    strategy = generation_strategy(initial=6, **SEARCH, **settings)
+    client = client_of(strategy, box(T=(50.0, 110.0), t=(1.0, 8.0), c=(0.5, 2.5)))
+    for p, y in zip(*lab_table(), strict=True):
+        client.complete_trial(client.attach_trial(parameters=p), raw_data={"y": y})
+    return client
+
+
+def test_a_yield_ten_times_too_large_is_not_recommended():
+    client = attached()
+    wrong = outlier_trials(client) + held_trials(client)
+    assert 12 in wrong
+    best, value = recommend(client)
+    assert best != lab_table()[0][12]
+    assert value < 100.0
+    if 12 in held_trials(client):  # a held trial is run again first, in a box too
+        assert ask(client)[1] == pytest.approx(lab_table()[0][12])
+
+
+def test_limits_of_a_metric_are_kept(tmp_path):
+    client = attached(outcome_limits={"y": (0, 100)})
+    assert outlier_trials(client) == [12]
+    assert held_trials(client) == []
+    assert 0.0 <= recommend(client)[1] <= 100.0
+    client.save_to_json_file(str(tmp_path / "client.json"))
+    assert outlier_trials(Client.load_from_json_file(str(tmp_path / "client.json"))) == [12]
+    with pytest.raises(ValueError, match="outcome_limits"):
+        generation_strategy("gp-ucb", outcome_limits={"y": (0, 100)})
 
 
 @pytest.mark.parametrize("method", ["gp-ucb", "v-ucb"])

@@ -1,5 +1,6 @@
 import math
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -115,6 +116,43 @@ def test_where_the_space_is_finite_an_outlier_that_is_too_good_is_measured_again
     study.optimize(measure, n_trials=14)
     assert params(study).count(params(study)[9]) == 2
     assert [t.number for t in study.sampler.outlier_trials(study)] == [9]
+
+
+def lab_study(**settings):
+    """Yields of 14 recipes, of which the last but one is typed ten times too large."""
+    study = make("robust", direction="maximize", **settings)
+    rng = random.Random(3)
+    axes = {"T": (50.0, 110.0), "t": (1.0, 8.0), "c": (0.5, 2.5)}
+    for i in range(14):
+        x = {name: float(rng.uniform(*ends)) for name, ends in axes.items()}
+        if i == 12:
+            x = {"T": 85.0, "t": 6.0, "c": 1.0}
+        u = ((x["T"] - 82) / 22) ** 2 + ((x["t"] - 5) / 3.5) ** 2 + ((x["c"] - 1.4) / 1.2) ** 2
+        y = 85.0 * math.exp(-u) * (10.0 if i == 12 else 1.0)
+        distributions = {name: optuna.distributions.FloatDistribution(*ends) for name, ends in axes.items()}
+        study.add_trial(optuna.trial.create_trial(params=x, distributions=distributions, value=y))
+    return study
+
+
+def test_a_yield_ten_times_too_large_is_not_recommended():
+    study = lab_study()
+    sampler = study.sampler
+    held = [t.number for t in sampler.held_trials(study)]
+    assert 12 in held + [t.number for t in sampler.outlier_trials(study)]
+    best = sampler.recommend(study)
+    assert best.x != study.trials[12].params
+    assert best.value < 100.0
+    if held:
+        axes = {name: (d.low, d.high) for name, d in study.trials[0].distributions.items()}
+        again = study.ask()
+        assert {name: again.suggest_float(name, *ends) for name, ends in axes.items()} == study.trials[12].params
+
+
+def test_limits_are_kept():
+    study = lab_study(outcome_limits=(0, 100))
+    assert [t.number for t in study.sampler.outlier_trials(study)] == [12]
+    assert study.sampler.held_trials(study) == []
+    assert study.sampler.recommend(study).value <= 100.0
 
 
 def test_the_recommendation_is_not_the_luckiest_observation():
