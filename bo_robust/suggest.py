@@ -36,6 +36,7 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB
+from bo_robust.conditions import ConditionedSpace
 from bo_robust.methods import DEFAULT, Choice, choose, flagged
 from bo_robust.models import RobustGP, TruncatedGP, marginal_moments, suggest_replicates
 from bo_robust.models.marginal_likelihood import fit_evidence
@@ -93,6 +94,11 @@ def suggest(
     discrete: Mapping[int, Sequence[float]] | None = None,
     categorical: Mapping[int, Sequence[float]] | None = None,
     fixed: Mapping[int, float] | None = None,
+    equality_constraints: Sequence[Any] = (),
+    inequality_constraints: Sequence[Any] = (),
+    conditions: Sequence[int] = (),
+    worst: float = 0.1,
+    set_conditions: bool = True,
     X_pending: Any = None,
     X_failed: Any = None,
     method: str = DEFAULT,
@@ -123,6 +129,16 @@ def suggest(
         discrete: Values of columns that take no others, in order, by number of the column.
         categorical: Values of columns whose values have no order, by number of the column.
         fixed: Values that columns keep in every suggestion, by number of the column.
+        equality_constraints: What suggestions fulfil, in units of X, as ``optimize_acqf`` has it: a list of (columns,
+            coefficients, right-hand side). A mixture is ``[([0, 1, 2], [1.0, 1.0, 1.0], 100.0)]``. A list of
+            candidates has no such constraints.
+        inequality_constraints: The same, with a sum of at least the right-hand side.
+        conditions: Columns that are observed, not chosen. The design to use is then good in the ``worst`` share of the
+            conditions in X, by :class:`bo_robust.ValueAtRiskUCB`, and ``mean`` is its value at risk. ``candidates``
+            are designs without these columns, and so are one objective and the default method needed.
+        worst: A share of the conditions, in (0, 1).
+        set_conditions: Whether an experiment can be made under a condition of choice. Each proposal then has the
+            condition to test it under; otherwise NaN.
         X_pending: ``p x d`` designs under way. They are not suggested again, as if they were measured.
         X_failed: ``f x d`` designs whose measurement failed; their neighbourhood is avoided where failure is likely.
         method: A name in :data:`bo_robust.methods.METHODS`, other than "v-ucb".
@@ -148,7 +164,15 @@ def suggest(
     check_count(1, restarts=restarts, raw_samples=raw_samples)
     if repeats not in ("never", "if noisy"):
         raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(repeats)}.")
-    space = SearchSpace.of(bounds, candidates, discrete or {}, categorical or {}, X).with_fixed(fixed or {})
+    limits = equality_constraints, inequality_constraints
+    described = bounds, candidates, discrete or {}, categorical or {}, X
+    space: Any
+    if len(conditions):
+        if method != DEFAULT or fixed or not 0.0 < worst < 1.0:
+            raise ValueError("conditions need the default method, a worst share in (0, 1), and nothing fixed.")
+        space = ConditionedSpace.of(*described, conditions=conditions, limits=limits, can_be_set=set_conditions)
+    else:
+        space = SearchSpace.of(*described, *limits).with_fixed(fixed or {})
     X, pending, failed = (space.rows(*x) for x in (("X", X), ("X_pending", X_pending), ("X_failed", X_failed)))
     trial = len(X) + len(pending) + len(failed) if trial is None else trial
     num_initial = space.num_initial if num_initial is None else num_initial
@@ -159,8 +183,13 @@ def suggest(
     outputs = Outputs.of(Y, constraints, maximize, len(X), centered=choice.model is not RobustGP)
     if choice.acquisition is ValueAtRiskUCB:
         raise ValueError(f"{method} needs conditions, which suggest does not choose; use it in Ax or BoTorch.")
+    if len(conditions) and len(X):
+        width = choose("v-ucb", {"environment": {"points": [{"z": 0.0}]}}, known).acquisition_options["width"]
+        options = {"environment": space.environment.to(device), "functional": worst, "width": width}
+        choice = choice._replace(acquisition=ValueAtRiskUCB, acquisition_options=options)
     if outputs.several and choice.acquisition is not None:
-        raise ValueError(f"{method} takes one objective and no constraints; the default method takes several of both.")
+        role = "conditions leave room for" if len(conditions) else f"{method} takes"
+        raise ValueError(f"{role} one objective and no constraints; the default method takes several of both.")
     with _seeded(seed, "fit", len(X), device), _expected_warnings():
         now = _Round(space, outputs, choice, [X, pending, failed], repeats, device) if len(X) else None
     chosen = X[:0]
@@ -185,11 +214,12 @@ class _Round:
     """The models of all outputs, on the data of one call."""
 
     def __init__(
-        self, space: SearchSpace, outputs: Outputs, choice: Choice, designs: list[Tensor], repeats: str, device: str
+        self, space: Any, outputs: Outputs, choice: Choice, designs: list[Tensor], repeats: str, device: str
     ) -> None:
         X, pending, failed = designs
         self.space, self.outputs, self.choice, self.X, self.repeats = space, outputs, choice, X, repeats
-        self.X_elsewhere = torch.cat([pending, failed])
+        self.X_elsewhere, self.X_pending = torch.cat([pending, failed]), pending
+        self.worst = choice.acquisition_options.get("functional", math.nan)
         self.U, self.pending, self.failed = (space.encode(x).to(device) for x in (X, pending, failed))
         self.models: list[Any] = []
         self.outliers = torch.zeros(len(X), dtype=torch.bool, device=device)
@@ -211,7 +241,7 @@ class _Round:
             else:  # not where only other designs contradict a reading that breaks the constraint
                 self.recommendable[rows] &= recommendable(self.U[rows], -y[rows], out)
         self.model = self.models[0] if len(self.models) == 1 else ModelListGP(*self.models)
-        self.failing = _failure_model(self.U, self.failed) if len(failed) else None
+        self.failing = _failure_model(*map(self._designs, (X, failed))) if len(failed) else None
 
     def replicate(self, chosen: Tensor) -> Tensor | None:
         """A measured design to measure again first, ``1 x d``, where the space is finite; or None."""
@@ -230,10 +260,16 @@ class _Round:
     def maximise(self, chosen: Tensor, restarts: int, raw_samples: int) -> Tensor:
         """The design of the largest acquisition value, ``1 x d``, beside the chosen ones."""
         pending = torch.cat([self.pending, self.space.encode(chosen).to(self.U)])
+        if not pending.isfinite().all():  # conditions that are not known yet
+            pending = self._designs(torch.cat([self.X_pending, chosen]))
         acqf = self._acquisition(pending if len(pending) else None)
         if self.failing is not None:
             acqf = _WhereTrialsSucceed(acqf, self.failing)
         return self.space.maximise(acqf, restarts, raw_samples, self.U.device, self._known(chosen))
+
+    def _designs(self, x: Tensor) -> Tensor:
+        """Coordinates of designs without their conditions."""
+        return self.space.encode_designs(x).to(self.U)
 
     def _known(self, chosen: Tensor) -> Tensor:
         """Designs, ``k x d``, of which another reading would teach less than one of other designs of a finite space.
@@ -268,6 +304,10 @@ class _Round:
         """The row of the largest posterior mean that may be recommended, with mean and standard deviation there."""
         if self.outputs.objectives > 1:
             return None, math.nan, math.nan
+        if isinstance(self.space, ConditionedSpace):
+            row, value, std = self.space.best(self.model, self.X, self.recommendable, self.worst)
+            scale = float(self.outputs.scale[0])
+            return row, float(self.outputs.center[0]) + scale * value, abs(scale) * std
         with torch.no_grad():
             may = self.recommendable.clone()
             for model in self.models[1:]:
