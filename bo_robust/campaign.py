@@ -1,11 +1,10 @@
-"""A campaign as its table says it: parameters, readings, and what is pending or failed, as :func:`suggest` takes them."""
+"""A campaign as its table says it: parameters, readings, and what is pending or failed."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import re
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -63,8 +62,8 @@ class Campaign:
         """Sums and inequalities, each as (names, coefficients, right-hand side); inequalities hold from it on."""
         equalities, inequalities = [], []
         for text in (text for text in self.options.sum if text != "none"):
-            names, total = _assignment("--sum", text)
-            found = names_in([names], self._tables())
+            parts, total = _assignment("--sum", text)
+            found = names_in([parts], self._tables())
             equalities.append((found, [1.0] * len(found), quantity(total)))
         for text in self.options.where:
             match = REQUIREMENT.fullmatch(text.strip())
@@ -78,7 +77,8 @@ class Campaign:
     def _terms(self, text: str) -> tuple[list[str], list[float]]:
         """Columns and factors of a sum such as ``A + 2 B``; the longest name that fits is taken."""
         names: list[str] = []
-        factors, rest = [], text.strip()
+        factors: list[float] = []
+        rest = text.strip()
         while rest:
             term = TERM.match(rest)
             assert term is not None
@@ -146,7 +146,9 @@ class Campaign:
         if all(column.observed for column in columns):
             reasons = "".join(f"; {name}: {reason}" for name, reason in out.items())
             raise TableError(f"{self.results.path} has no parameter that varies{reasons}. Name some with --parameters.")
-        identifiers = [] if self.listed is None else [n for n in out if n in self.listed.names and n not in said.ignored]
+        identifiers = (
+            [] if self.listed is None else [n for n in out if n in self.listed.names and n not in said.ignored]
+        )
         self._recognise_mixture(columns)
         return columns, identifiers, out
 
@@ -189,11 +191,10 @@ class Campaign:
                     self.notes.append(f"Row {line} has no {missing[0]} yet, so it counts as pending.")
             else:
                 self.read.append(i)
-        self.Y = np.array([[values[name][i] for name in self.objectives] for i in self.read], dtype=float)
-        self.Y = self.Y.reshape(len(self.read), len(self.objectives))
-        self.C = np.array(
-            [[_excess(values[name][i], *limit) for name, *limit in self.required] for i in self.read], dtype=float
-        )
+        readings = [[values[name][i] for name in self.objectives] for i in self.read]
+        excesses = [[_excess(values[name][i], sign, limit) for name, sign, limit in self.required] for i in self.read]
+        self.Y: Any = np.array(readings, dtype=float).reshape(len(self.read), len(self.objectives))
+        self.C: Any = np.array(excesses, dtype=float).reshape(len(self.read), len(self.required))
         for i in self.read + self.failed:
             for column, value in zip(self.columns, self.X[i], strict=True):
                 if math.isnan(value):
@@ -218,7 +219,7 @@ class Campaign:
     def first_line(self) -> str:
         """What every column is taken for."""
         goals = [
-            f"{'Maximized' if sense else 'Minimized'}: {self._with_unit(name)}."
+            f"{'Maximized' if sense else 'Minimized'}: {self.titles[name]}."
             for name, sense in zip(self.objectives, self.maximize, strict=True)
         ]
         goals += [f"Required: {name} {sign} {limit:g}." for name, sign, limit in self.required]
@@ -230,8 +231,10 @@ class Campaign:
             line += f" Left out: {'; '.join(f'{name} ({reason})' for name, reason in self.left_out.items())}."
         return line
 
-    def _with_unit(self, name: str) -> str:
-        return replace(Column(name), unit=self.results.unit(name)).title
+    @property
+    def titles(self) -> dict[str, str]:
+        """Names of the outcomes with their units."""
+        return {name: Column(name, self.results.unit(name)).title for name in self.outcomes}
 
     def introduction(self) -> list[str]:
         """The first line, what of the file or its levels needs a look, and the number of readings."""

@@ -1,4 +1,4 @@
-"""Cells of a laboratory's table: numbers as several countries write them, their units, dates, and words for no reading."""
+"""Cells of a laboratory's table: numbers as several countries write them, units, dates, and words for no reading."""
 
 from __future__ import annotations
 
@@ -104,9 +104,9 @@ def advice(cell: str) -> str:
     return f"is no number; leave the cell blank while it is pending, or write {FAILED} if the experiment gave none"
 
 
-def columns_decimal(cells: Iterable[str]) -> tuple[str, str] | None:
-    """The decimal mark that a column of numbers proves, and a cell that does; None if it has another kind of cell."""
+def decimal_marks(cells: Iterable[str]) -> dict[str, str]:
+    """The decimal marks that a column of numbers proves, each with a cell that does; none of another column."""
     numbers = [(cell, written(cell)) for cell in cells if not is_pending(cell) and cell.lower() != FAILED]
     if any(number is None for _, number in numbers):
-        return None
-    return next(((n.decimal, cell) for cell, n in numbers if n is not None and n.decimal in (".", ",")), None)
+        return {}
+    return {n.decimal: cell for cell, n in numbers if n is not None and n.decimal in (".", ",")}

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from bo_robust.cells import FAILED, TableError, is_date, is_pending, written
 from bo_robust.table import Table, named
@@ -92,6 +93,8 @@ class Column:
         if listed:
             first, more = listed[:3], ["..."] if len(listed) > 3 else []
             return f"{self.title} ({', '.join(first + more)})"
+        if self.observed and self.span == (0.0, 0.0):
+            return f"{self.title} (not seen yet)"
         low, high = (f"{end:g}".replace(".", self.mark) for end in self.span)
         step = "" if self.step is None else f", in steps of {self.step:g}".replace(".", self.mark)
         return f"{self.title} ({low} to {high}{', whole' if self.step == 1.0 else step})"
@@ -149,7 +152,7 @@ def _step(values: Sequence[float]) -> float | None:
 
 
 def _whole(value: float) -> bool:
-    return abs(value - round(value)) <= 1e-9 * max(1.0, abs(value))
+    return abs(value - round(value)) <= 1e-6
 
 
 def _rounded(value: float) -> float:
@@ -167,14 +170,15 @@ def left_out(results: Table, listed: Table | None, outcomes: Sequence[str], said
         reason = "as --ignore says" if name in said.ignored else None
         if reason is None and said.parameters:
             reason = "not among --parameters"
-        if (reason := reason or _reason(name, tables, outcomes, listed)) is not None:
+        if (reason := reason or _reason(name, tables, outcomes, results, listed)) is not None:
             reasons[name] = reason
     _check_sides(results, outcomes, reasons, said)
     return reasons
 
 
-def _reason(name: str, tables: Sequence[Table], outcomes: Sequence[str], listed: Table | None) -> str | None:
-    results = tables[0]
+def _reason(
+    name: str, tables: Sequence[Table], outcomes: Sequence[str], results: Table, listed: Table | None
+) -> str | None:
     cells = [cell for table in tables for cell in table.cells(name)]
     filled = [cell for cell in cells if not is_pending(cell)]
     if not filled:
@@ -216,7 +220,7 @@ def _counts_rows(table: Table, name: str) -> bool:
     digits = [int(n.digits) for n in numbers if n is not None and n.digits.isdigit() and not (n.unit or n.sign)]
     if len(digits) < max(3, len(table.rows)):
         return False
-    steps = [after - before for before, after in zip(digits, digits[1:], strict=False)]
+    steps = [after - before for before, after in pairwise(digits)]
     return all(step > 0 for step in steps) and 2 * steps.count(1) > len(steps)
 
 

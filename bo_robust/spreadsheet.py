@@ -162,9 +162,7 @@ def _front(found: Suggestion, campaign: Campaign) -> list[str]:
     for row in sorted(front, key=lambda i: -float(signs[0] * found.expected[i, 0])):
         at = campaign.read[row]
         design = ", ".join(f"{c.name} = {campaign.results.cells(c.name)[at]}" for c in campaign.columns)
-        values = ", ".join(
-            f"{name} {float(found.expected[row, j]):.4g}" for j, name in enumerate(campaign.objectives)
-        )
+        values = ", ".join(f"{name} {float(found.expected[row, j]):.4g}" for j, name in enumerate(campaign.objectives))
         lines.append(f"  row {campaign.results.lines[at]} ({design}), expected {values}")
     return lines
 

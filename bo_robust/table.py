@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bo_robust.cells import SPACES, TableError, Written, columns_decimal, is_pending, other, written
+from bo_robust.cells import SPACES, TableError, Written, decimal_marks, is_pending, other, written
 from bo_robust.utils.specs import nearest
 
 SHEET = re.compile(r"(.+\.xls[xm])(?::(.+))?", re.IGNORECASE)
@@ -69,10 +69,10 @@ class Table:
         numbers = self.numbers(name)
         units = {number.unit: i for i, number in reversed(list(enumerate(numbers))) if number is not None}
         if len(units) > 1:
-            (unit, i), (another, k) = list(units.items())[-2:]
-            cells = f"{self.cells(name)[k]!r} and, in row {self.lines[i]}, {self.cells(name)[i]!r}"
-            hint = f"write one unit, or name the column with --categorical {name}"
-            raise TableError(f"{self.where(k, name)}: {cells} have different units; {hint}.")
+            i, k = sorted(units.values())[:2]
+            cells = f"{self.cells(name)[k]!r} has another unit than {self.cells(name)[i]!r} in row {self.lines[i]}"
+            hint = f"write one unit, or none, or name the column with --categorical {name}"
+            raise TableError(f"{self.where(k, name)}: {cells}; {hint}.")
         groups = {n.decimal for n in numbers if n is not None and n.has_groups}
         return [None if n is None else n.value(self._decimal_of(n, i, name, groups)) for i, n in enumerate(numbers)]
 
@@ -149,10 +149,9 @@ def read_table(path: Path | str, wanted: Iterable[str] = (), decimal: str | None
         units, above = _units(names, above[-1]), above[:-1]
         notes.append(f"Row {kept[header - 1][0]} holds units.")
     notes += [f"Row {kept[i][0]} is above the names, and is not read." for i in range(len(above))]
-    shown = {}
+    shown: dict[str, str] = {}
     for column in zip(*below, strict=True):
-        if (found := columns_decimal(column)) is not None:
-            shown[found[0]] = found[1]
+        shown |= decimal_marks(column)
     if len(shown) > 1 and decimal is None:
         point, comma = shown["."], shown[","]
         raise TableError(f"{path} has {point!r} and {comma!r}: write one decimal mark, or say which, as --decimal .")
