@@ -12,6 +12,7 @@ from itertools import pairwise
 from bo_robust.cells import FAILED, TableError, is_date, is_pending, written
 from bo_robust.table import Table, named
 
+LEVELS = 3  # a column of so few values has levels of a plan, from which no step follows
 CHANCE = 0.05  # of values that are all multiples of a step by accident, above which the step is not taken for one
 MOST_STEPS = 4096  # of a column; wider ranges are continuous, and rounded in the end
 FINEST = 12  # decimals up to which a step is looked for
@@ -147,7 +148,8 @@ def _step(values: Sequence[float]) -> float | None:
         return None
     shared = math.gcd(*(round(v * 10.0**k) for v in distinct))
     steps = [f * 10**e for e in range(len(str(shared))) for f in (1, 2, 5) if shared % (f * 10**e) == 0]
-    step = max((s for s in steps if s == 1 or s ** -len(distinct) < CHANCE), default=1)
+    sure = [s for s in steps if len(distinct) > LEVELS and s ** -len(distinct) < CHANCE]
+    step = max(sure, default=1)
     return _rounded(step / 10.0**k)
 
 
@@ -215,13 +217,16 @@ def _names_rows(table: Table, name: str) -> bool:
 
 
 def _counts_rows(table: Table, name: str) -> bool:
-    """Whether a column has whole numbers that increase, mostly by one, such as the numbers of experiments."""
+    """Whether a column has whole numbers that increase by one in most rows, or by the same in all.
+
+    Such are the numbers of experiments. A parameter would be in another order, or have replicates.
+    """
     numbers = [written(cell) for cell in table.cells(name)]
     digits = [int(n.digits) for n in numbers if n is not None and n.digits.isdigit() and not (n.unit or n.sign)]
     if len(digits) < max(3, len(table.rows)):
         return False
     steps = [after - before for before, after in pairwise(digits)]
-    return all(step > 0 for step in steps) and 2 * steps.count(1) > len(steps)
+    return all(step > 0 for step in steps) and (2 * steps.count(1) > len(steps) or len(set(steps)) == 1)
 
 
 def _check_sides(results: Table, outcomes: Sequence[str], reasons: Mapping[str, str], said: Said) -> None:

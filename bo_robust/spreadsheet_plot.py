@@ -71,7 +71,8 @@ def _scatter(axis: Any, x: Any, y: Any, out: Any, lines: list[int], limits: tupl
     inside = np.clip(y, *limits)
     axis.plot(x[~out], inside[~out], "o", markersize=4)
     for far, mark in ((y > limits[1], "^"), (y < limits[0], "v"), ((y >= limits[0]) & (y <= limits[1]), "x")):
-        axis.plot(x[out & far], inside[out & far], mark, color="tab:red", markersize=7, clip_on=False)
+        if (out & far).any():  # an empty line that is not clipped spoils the layout
+            axis.plot(x[out & far], inside[out & far], mark, color="tab:red", markersize=7, clip_on=False)
     for place in np.flatnonzero(out):
         text = f"row {lines[place]}: {y[place]:g}"
         side, shift = ("right", -6) if x[place] > 0.5 * (np.min(x) + np.max(x)) else ("left", 6)

@@ -96,7 +96,7 @@ class Table:
         if self.decimal == mark or (not self.decimal and (mark, self.separator) == (".", ",")):
             return mark
         cell, either = self.cells(name)[row], f"{number.value(mark):.10g} or {number.value(other(mark)):.10g}"
-        hint = f"say which is the decimal mark, --decimal {mark} or --decimal {other(mark)}"
+        hint = f"with --decimal {mark} or --decimal {other(mark)} say which it is"
         raise TableError(f"{self.where(row, name)}: {cell!r} may be {either}; {hint}.")
 
 
@@ -133,6 +133,9 @@ def read_table(path: Path | str, wanted: Iterable[str] = (), decimal: str | None
     for line, row in kept[header + 1 :]:
         if extra := [cell for cell in row[width:] if cell]:
             raise TableError(f"{path}, row {line} has the cell {extra[0]!r} beyond the last name; name its column.")
+    while width > 2 and len(rows) > header + 1 and _is_note(rows[-1]):
+        notes.append(f"Row {lines.pop()} is a note below the table, and is not read.")
+        rows.pop()
     rows = [(row + [""] * width)[:width] for row in rows]
     names, above, below = rows[header], rows[:header], rows[header + 1 :]
     used = [i for i, name in enumerate(names) if name or any(row[i] for row in below)]
@@ -154,7 +157,9 @@ def read_table(path: Path | str, wanted: Iterable[str] = (), decimal: str | None
         shown |= decimal_marks(column)
     if len(shown) > 1 and decimal is None:
         point, comma = shown["."], shown[","]
-        raise TableError(f"{path} has {point!r} and {comma!r}: write one decimal mark, or say which, as --decimal .")
+        raise TableError(
+            f"{path} has {point!r} and {comma!r}: write one decimal mark, or say with --decimal which it is."
+        )
     mark = decimal or next(iter(shown), "")
     return Table(Path(path), names, below, lines, units, separator, mark, decimal is not None, tuple(notes))
 
@@ -169,6 +174,12 @@ def _header(rows: list[list[str]], wanted: Iterable[str]) -> int:
     first = next((i for i, row in enumerate(rows) if any(written(cell) for cell in row)), len(rows))
     counts = [len([cell for cell in row if cell]) for row in rows[: max(first, 1)]]
     return counts.index(max(counts))
+
+
+def _is_note(row: Sequence[str]) -> bool:
+    """Whether a row has one cell, a text."""
+    filled = [cell for cell in row if cell]
+    return len(filled) == 1 and written(filled[0]) is None
 
 
 def _is_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:

@@ -59,6 +59,7 @@ def with_column(name, cells, rows=ROWS, place=0):
         ("exp", range(1, 9), "counts the rows"),
         ("exp", range(112, 120), "counts the rows"),
         ("exp", [1, 2, 3, 5, 6, 7, 8, 11], "counts the rows"),
+        ("exp", [100, 103, 106, 109, 112, 115, 118, 121], "counts the rows"),
         ("date", ["2026-03-03"] * 4 + ["2026-03-04"] * 4, "dates"),
         ("date", ["03.11.2026"] * 4 + ["04.11.2026"] * 4, "dates"),
         ("date", ["3/11/26"] * 4 + ["4/11/26"] * 4, "dates"),
@@ -121,7 +122,7 @@ def test_a_decimal_mark_is_read_only_where_it_is_beyond_doubt(campaign):
         return text([(*row[:2], cell) for row, cell in zip(ROWS, cells, strict=True)], ["a", "b", "cost"], separator)
 
     unclear = ["1.234", "987", "1.402", "1.120", "875", "1.010", "940", "1.300"]
-    with pytest.raises(TableError, match=r"'1.234' may be 1.234 or 1234; say which is the decimal mark, --decimal"):
+    with pytest.raises(TableError, match=r"'1.234' may be 1.234 or 1234; with --decimal . or --decimal , say"):
         campaign(costs(unclear), goal="cost")
     assert campaign(costs(unclear), "--decimal", ",", goal="cost").Y[0, 0] == 1234.0
     assert campaign(costs(unclear), "--decimal", ".", goal="cost").Y[0, 0] == 1.234
@@ -143,6 +144,7 @@ def test_a_decimal_mark_is_read_only_where_it_is_beyond_doubt(campaign):
         (lambda t: "°C,h,mol%,%\n" + t, 3),
         (lambda t: t.replace("\n", ",,\n"), 2),
         (lambda t: t + ",,,\n,,,\n", 2),
+        (lambda t: t + "\nNote: all by JB\n", 2),
         (lambda t: "sep=;\n" + t.replace(",", ";"), 2),
         (lambda t: t.replace(",", "\t"), 2),
         (lambda t: t.replace("\n", "\r\n"), 2),
@@ -211,7 +213,7 @@ def test_steps_are_recognised_and_can_be_said(campaign):
 
     assert step([5, 10, 20, 15, 30, 5, 10, 25]) == 5.0
     assert step(["0.5", "2.0", "1.0", "2.5", "0.5", "1.5", "3.0", "2.0"]) == 0.5
-    assert step([2, 4, 6, 4, 2, 6, 2, 4]) == 1.0  # three even numbers are chance
+    assert step([40, 60, 80, 40, 60, 80, 40, 60]) == 1.0  # levels of a plan
     assert step([0.123, 0.71, 0.5, 0.9, 0.31, 0.42, 0.77, 0.6]) == 0.001
     assert step([1 / 3, 0.71, 0.5, 0.9, 0.31, 0.42, 0.77, 0.6]) is None
     assert step([5, 10, 20, 15, 30, 5, 10, 25], "--step", "x=2.5") == 2.5

@@ -145,7 +145,7 @@ def test_numbers_that_can_be_two_are_refused(write, capsys):
         path = write(table, separator=separator)
         assert call(path) == 2
         said = capsys.readouterr().err
-        assert "row 2, column 'temperature': '40,500' may be 40.5 or 40500; say which" in said
+        assert "row 2, column 'temperature': '40,500' may be 40.5 or 40500; with --decimal , or" in said
         assert call(path, "--decimal", ".") == 0
         assert "temperature (40500 to 55500, in steps of 500)" in capsys.readouterr().err
 
@@ -165,7 +165,7 @@ def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
         (lambda t: t[3].__setitem__(0, "6O"), (), r"row 5, column 'temperature': '6O' has another unit than '40.0'"),
         (lambda t: t[3].__setitem__(0, "O6"), (), r"row 5, column 'temperature': 'O6' is no number"),
         (lambda t: t[3].__setitem__(0, ""), (), r"row 5, column 'temperature' is blank"),
-        (lambda t: t[3].__setitem__(2, "12,5"), (), ": write one decimal mark, or say which"),
+        (lambda t: t[3].__setitem__(2, "12,5"), (), ": write one decimal mark, or say"),
         (lambda t: t[3].append("x"), (), r"row 5 has the cell 'x' beyond the last name"),
         (lambda t: t[3].__setitem__(2, "<0.1"), (), r"'<0.1' is a limit; write the limit"),
         (lambda t: t[3].__setitem__(2, "33.7 ± 0.4"), (), r"has an error behind it; write the number alone"),
