@@ -274,7 +274,9 @@ class Campaign:
 def _assignment(option: str, text: str) -> tuple[str, str]:
     name, equals, value = text.rpartition("=")
     if not (equals and name.strip() and value.strip()):
-        raise TableError(f"{option} {text} has no =; write {option} COLUMN=VALUE.")
+        raise TableError(
+            f"{option} {text} has no =; write {option} {'A,B,C' if option == '--sum' else 'COLUMN'}=VALUE."
+        )
     return name.strip(), value.strip()
 
 

@@ -77,6 +77,10 @@ class Column:
         low, high = (end / self.step for end in self.span)
         return [_rounded(k * self.step) for k in range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)]
 
+    def holds(self, value: float) -> bool:
+        """Whether a number is within the range; a category always is."""
+        return bool(self.categories) or self.span[0] <= value <= self.span[1]
+
     def on_grid(self, value: float) -> float:
         """A number of a range that is too wide for a grid, rounded to the step."""
         if self.step is None or self.grid or self.observed or math.isnan(value):

@@ -142,11 +142,14 @@ def _about(found: Suggestion, campaign: Campaign) -> list[str]:
         row = read[found.best]
         design = ", ".join(f"{c.name} = {results.cells(c.name)[row]}" for c in columns if not c.observed)
         low, high = found.mean - Z95 * found.std, found.mean + Z95 * found.std
+        beyond = [c.title for c, v in zip(columns, campaign.X[row], strict=True) if not (c.observed or c.holds(v))]
         tail = f" in the worst {100.0 * campaign.options.worst:g} % of conditions" if campaign.conditions else ""
         lines.append(
             f"Recommended now: row {results.lines[row]} ({design}), expected {campaign.objectives[0]}{tail} "
             f"{found.mean:.4g} (95 % from {low:.4g} to {high:.4g})."
         )
+        if beyond:
+            lines.append(f"It lies outside the range that was given for {', '.join(beyond)}.")
     return lines
 
 

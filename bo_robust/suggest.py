@@ -141,7 +141,7 @@ def suggest(
             condition to test it under; otherwise NaN.
         X_pending: ``p x d`` designs under way. They are not suggested again, as if they were measured.
         X_failed: ``f x d`` designs whose measurement failed; their neighbourhood is avoided where failure is likely.
-        method: A name in :data:`bo_robust.methods.METHODS`, other than "v-ucb".
+        method: A name in :data:`bo_robust.methods.METHODS`, other than "v-ucb", which ``conditions`` call for.
         settings: Settings of the method, see :mod:`bo_robust.methods`.
         seed: Seed of all random numbers, >= 0.
         trial: Number of the trial, which random numbers depend on. Default: the number of designs so far.
@@ -182,7 +182,8 @@ def suggest(
     choice = choose(method, settings, known)
     outputs = Outputs.of(Y, constraints, maximize, len(X), centered=choice.model is not RobustGP)
     if choice.acquisition is ValueAtRiskUCB:
-        raise ValueError(f"{method} needs conditions, which suggest does not choose; use it in Ax or BoTorch.")
+        hint = "name their columns in `conditions`, with the default method, or use it in Ax or BoTorch"
+        raise ValueError(f"{method} needs conditions: {hint}.")
     if len(conditions) and len(X):
         width = choose("v-ucb", {"environment": {"points": [{"z": 0.0}]}}, known).acquisition_options["width"]
         options = {"environment": space.environment.to(device), "functional": worst, "width": width}
