@@ -109,12 +109,19 @@ class Campaign:
             bounds[self.results.find(name)] = quantity(low), quantity(high)
         for text in options.levels:
             name, values = _assignment("--levels", text)
-            levels[self.results.find(name)] = [value.strip() for value in values.split(",") if value.strip()]
+            parts = [value.strip() for value in values.split(";" if ";" in values else ",") if value.strip()]
+            if ";" not in values and self.results.mark == "," and len(parts) > 1 and all(map(written, parts)):
+                raise TableError(
+                    f"--levels {text}: commas are decimal marks in {self.results.path}; write ; between levels."
+                )
+            levels[self.results.find(name)] = parts
         for text in options.step:
             name, value = _assignment("--step", text)
             steps[self.results.find(name)] = quantity(value)
             if not quantity(value) > 0.0:
                 raise TableError(f"--step {text} must be larger than 0.")
+        if options.condition and options.observe:
+            raise TableError("give --condition or --observe: conditions are all set for a test, or none is.")
         self.conditions = names_in([*options.condition, *options.observe], [self.results])
         said = Said(
             parameters=names_in(options.parameters, tables),
@@ -195,10 +202,10 @@ class Campaign:
         excesses = [[_excess(values[name][i], sign, limit) for name, sign, limit in self.required] for i in self.read]
         self.Y: Any = np.array(readings, dtype=float).reshape(len(self.read), len(self.objectives))
         self.C: Any = np.array(excesses, dtype=float).reshape(len(self.read), len(self.required))
-        for i in self.read + self.failed:
+        for i in range(len(self.X)):
             for column, value in zip(self.columns, self.X[i], strict=True):
-                if math.isnan(value):
-                    raise TableError(f"{self.results.where(i, column.name)} is blank, and has no number.")
+                if math.isnan(value) and (i in self.read or not column.observed):
+                    raise TableError(f"{self.results.where(i, column.name)} has no number; write it.")
 
     def space(self) -> dict[str, Any]:
         """The arguments of :func:`suggest` that say which designs there are."""

@@ -54,7 +54,7 @@ class Column:
     def codes(self, table: Table) -> list[float]:
         """The numbers of a column; of a category, its place in the list."""
         if self.categories:
-            return [float(self.categories.index(cell)) for cell in table.cells(self.name)]
+            return [float(self.categories.index(c)) if c else math.nan for c in table.cells(self.name)]
         return [math.nan if value is None else value for value in table.values(self.name)]
 
     def decode(self, value: float) -> str:
@@ -110,9 +110,10 @@ def column_of(name: str, tables: Sequence[Table], said: Said) -> Column:
     kind, levels = said.kinds.get(name), [str(level) for level in said.levels.get(name, ())]
     places = [(table, i, cell) for table in tables for i, cell in enumerate(table.cells(name))]
     for table, i, cell in places:
-        if not cell:
+        if not cell and name not in said.conditions:
             hint = f"every design needs a value; --ignore {name} leaves the column out"
             raise TableError(f"{table.where(i, name)} is blank: {hint}.")
+    places = [place for place in places if place[2]]  # conditions of what is pending are not known yet
     cells = [cell for *_, cell in places] + levels
     observed, mark = name in said.conditions, tables[0].mark
     if kind == "categorical" or (cells and name not in said.bounds and all(written(cell) is None for cell in cells)):
@@ -141,6 +142,8 @@ def quantity(text: str) -> float:
     """The number in an argument, with a point or comma; raises ``TableError``."""
     if (number := written(text)) is None:
         raise TableError(f"{text!r} is no number.")
+    if number.decimal == "?" and "," in number.digits:
+        raise TableError(f"{text!r} may be {number.value(','):g} or {number.value('.'):g}; write it without the comma.")
     return number.value("," if "," in number.digits and "." not in number.digits else ".")
 
 

@@ -99,7 +99,8 @@ def designs_to_print(campaign: Campaign, found: Suggestion) -> tuple[list[list[s
     for x in kept:
         row = dict(zip(listed.names, listed.rows[places[tuple(x[: len(chosen)])]], strict=True))
         cells = [row[name] for name in campaign.identifiers]
-        cells += [row[c.name] for c in chosen]
+        same = listed.mark == campaign.results.mark
+        cells += [row[c.name] if same or c.categories else c.decode(v) for c, v in zip(chosen, x, strict=False)]
         designs.append(cells + [c.decode(v) for c, v in zip(columns, x, strict=True) if c.observed])
     return [*rows[0], *designs], notes
 

@@ -220,6 +220,13 @@ def test_steps_are_recognised_and_can_be_said(campaign):
     assert step([5, 10, 20, 15, 30, 5, 10, 25], "--continuous", "x") is None
 
 
+def test_levels_where_commas_are_decimal_marks(campaign):
+    table = text(separator=";", cell=lambda c: str(c).replace(".", ","))
+    assert campaign(table, "--levels", "catalyst=0,5;2,5").columns[2].levels == (0.5, 2.5)
+    with pytest.raises(TableError, match="write ; between levels"):
+        campaign(table, "--levels", "catalyst=0,5")
+
+
 def test_candidates_and_readings_are_looked_at_together(campaign):
     readings = "temperature,solvent,yield\n60,DMF,20\n70,water,30\n80,DMF,44\n60,water,11\n"
     read = campaign(readings, candidates="temperature,solvent\n65,DMF\n65,water\n65,MeCN\n")

@@ -187,6 +187,8 @@ def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
         (lambda t: None, ("--target", "yield"), "no option --target; name the column with --maximize COLUMN"),
         (lambda t: None, ("--bounds", "temperature=9:3"), "must be COLUMN=LOW:HIGH, the lower number first"),
         (lambda t: None, ("--levels", "solvent=DMF,toluene"), "'water' is not among --levels solvent; add it"),
+        (lambda t: None, ("--bounds", "temperature=1,000:2,000"), "'1,000' may be 1 or 1000; write it without"),
+        (lambda t: None, ("--condition", "solvent", "--observe", "temperature"), "give --condition or --observe"),
         (lambda t: None, ("--require", "purity"), "no requirement such as"),
         (lambda t: None, ("--where", "temprature <= 50"), "did you mean 'temperature'"),
         (lambda t: None, ("--minimize", "yield"), "maximized or minimized twice"),
@@ -306,7 +308,15 @@ def test_conditions_are_proposed_or_left_to_the_day(write, capsys):
     assert "Conditions: humidity (30 to 60, in steps of 10)." in err
     assert "expected yield in the worst 25 % of conditions" in err
     assert call(path, "--observe", "humidity") == 0
-    assert capsys.readouterr().out.splitlines()[1].endswith(",")
+    proposed = capsys.readouterr().out.splitlines()[1]
+    assert proposed.endswith(",")
+    path = write([*table, [*proposed.split(","), ""]], header=["temperature", "humidity", "yield"])
+    assert call(path, "--observe", "humidity") == 0
+    assert "16 readings, 1 pending." in capsys.readouterr().err
+    assert (
+        call(write([*table, [60, "", 40]], header=["temperature", "humidity", "yield"]), "--observe", "humidity") == 2
+    )
+    assert "row 18, column 'humidity' has no number; write it." in capsys.readouterr().err
 
 
 def test_the_plot_names_rows_of_the_file(write, capsys, tmp_path, monkeypatch):
