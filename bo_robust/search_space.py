@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any, cast
 
+import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+from botorch.utils.sampling import get_polytope_samples
 from torch import Tensor
 from torch.nn.functional import one_hot
 from torch.quasirandom import SobolEngine
@@ -19,6 +22,10 @@ from bo_robust.utils.input_checks import quoted
 from bo_robust.utils.random import stream
 
 MOST_POINTS = 4096  # combinations of discrete columns up to which every one is evaluated
+EXACT = 1e-6  # of a constraint's largest term, up to which it counts as fulfilled
+SPREAD = 64  # random designs of which an initial design under constraints takes the one farthest from all others
+
+Constraint = tuple[Sequence[int], Sequence[float], float]  # columns, coefficients and right-hand side, as in BoTorch
 
 
 @dataclass(frozen=True)
@@ -30,9 +37,20 @@ class SearchSpace:
     discrete: Mapping[int, Tensor]
     categorical: Mapping[int, Tensor]
     fixed: Mapping[int, float] = field(default_factory=dict)
+    equalities: tuple[Constraint, ...] = ()  # sum of coefficients times columns = right-hand side
+    inequalities: tuple[Constraint, ...] = ()  # >=
 
     @classmethod
-    def of(cls, bounds: Any, candidates: Any, discrete: Any, categorical: Any, X: Any) -> SearchSpace:
+    def of(
+        cls,
+        bounds: Any,
+        candidates: Any,
+        discrete: Any,
+        categorical: Any,
+        X: Any,
+        equalities: Sequence[Any] = (),
+        inequalities: Sequence[Any] = (),
+    ) -> SearchSpace:
         """The space of these arguments of :func:`bo_robust.suggest`; raises ``ValueError`` where they make none."""
         if (bounds is None) == (candidates is None):
             raise ValueError("give either bounds (2 x d) or candidates (N x d): they say which designs there are.")
@@ -41,6 +59,8 @@ class SearchSpace:
             for given in (discrete, categorical)
         ]
         if candidates is not None:
+            if equalities or inequalities:
+                raise ValueError("candidates say which designs there are; leave out those that break a constraint.")
             table = numbers("candidates", candidates)
             if table.ndim != 2 or len(table) < 2 or not table.isfinite().all():
                 raise ValueError(f"candidates must be N x d finite numbers, N >= 2, got {tuple(table.shape)}.")
@@ -50,12 +70,21 @@ class SearchSpace:
         box = numbers("bounds", bounds)
         if box.ndim != 2 or len(box) != 2 or not (box.isfinite().all() and (box[0] < box[1]).all()):
             raise ValueError(f"bounds must be 2 x d finite numbers, the lower below the upper, got {quoted(bounds)}.")
+        limits = [
+            tuple(_constraint(name, one, box.shape[-1], values[1]) for one in given)
+            for name, given in (("equality_constraints", equalities), ("inequality_constraints", inequalities))
+        ]
         by_column = [values[0].get(i, values[1].get(i)) for i in range(box.shape[-1])]
         count = math.prod(math.inf if v is None else len(v) for v in by_column)
         points = None
         if count <= MOST_POINTS:
             points = torch.cartesian_prod(*cast(list[Tensor], by_column)).reshape(int(count), -1)
-        return cls(box, points, values[0], values[1])
+        space = cls(box, points, values[0], values[1], {}, *limits)
+        if points is not None and (limits[0] or limits[1]):
+            space = replace(space, candidates=points[[space._excess(x) == 0.0 for x in points]])
+            if len(cast(Tensor, space.candidates)) == 0:
+                raise ValueError("no design fulfils equality_constraints and inequality_constraints.")
+        return space
 
     def with_fixed(self, fixed: Mapping[int, float]) -> SearchSpace:
         """The space of those designs that have these values, by number of the column."""
@@ -97,6 +126,8 @@ class SearchSpace:
         """Coordinates ``k x D`` of designs ``k x d``."""
         return _one_hot(self._scaled(x), {i: len(v) for i, v in self.categorical.items()})
 
+    encode_designs = encode  # which have no conditions
+
     def _scaled(self, x: Tensor) -> Tensor:
         """Designs ``k x d`` in the unit cube, where a category is the number of its value."""
         side = self.bounds[1] - self.bounds[0]
@@ -112,7 +143,61 @@ class SearchSpace:
             x[:, i] = values[(x[:, i].unsqueeze(-1) - values).abs().argmin(-1)]
         for i, values in self.categorical.items():
             x[:, i] = values[u[:, i].round().long()]
+        return torch.stack([self._feasible(row) for row in x]) if self.equalities or self.inequalities else x
+
+    def _excess(self, x: Tensor) -> float:
+        """By how much a design ``d`` breaks the constraints, each in units of its largest term; 0 if it does not."""
+        total = 0.0
+        for constraints, equal in ((self.equalities, True), (self.inequalities, False)):
+            for columns, coefficients, rhs in constraints:
+                terms = x[list(columns)] * torch.tensor(coefficients, dtype=torch.float64)
+                short = (rhs - float(terms.sum())) / max(abs(rhs), float(terms.abs().amax()), 1e-300)
+                total += abs(short) if equal and abs(short) > EXACT else max(short, 0.0) * (short > EXACT)
+        return total
+
+    def _feasible(self, x: Tensor) -> Tensor:
+        """The design ``d``, with values of one or two columns moved at a time until constraints hold."""
+        excess = self._excess(x)
+        while excess > 0.0:
+            steps = self._moves(x)
+            moves = [*((step,) for step in steps), *combinations(steps, 2)]
+            tried = [x.clone() for _ in moves]
+            for moved, move in zip(tried, moves, strict=True):
+                for i, value in move:
+                    moved[i] = value
+            best = min(tried, key=self._excess, default=x)
+            if self._excess(best) >= excess:
+                raise ValueError("no design on the steps of the columns was found that fulfils the constraints.")
+            x, excess = best, self._excess(best)
         return x
+
+    def _moves(self, x: Tensor) -> list[tuple[int, float]]:
+        """Columns and values that may fulfil a constraint: next steps, and what solves it for a column without."""
+        moves = []
+        for columns, coefficients, rhs in (*self.equalities, *self.inequalities):
+            short = rhs - sum(c * float(x[i]) for i, c in zip(columns, coefficients, strict=True))
+            for i, c in zip(columns, coefficients, strict=True):
+                if i in self.fixed or c == 0.0:
+                    continue
+                if (grid := self.discrete.get(i)) is not None:
+                    moves += [(i, float(v)) for v in (*grid[grid < x[i]][-1:], *grid[grid > x[i]][:1])]
+                else:
+                    low, high = self.bounds[:, i].tolist()
+                    moves.append((i, min(max(float(x[i]) + short / c, low), high)))
+        return moves
+
+    def _scaled_constraints(self, device: Any) -> dict[str, Any]:
+        """The constraints on coordinates in the unit cube, as arguments of BoTorch's searches."""
+        scaled: dict[str, Any] = {}
+        low, side = self.bounds[0], self.bounds[1] - self.bounds[0]
+        for name, constraints in (("equality", self.equalities), ("inequality", self.inequalities)):
+            made = []
+            for columns, coefficients, rhs in constraints:
+                place, factors = torch.tensor(columns), torch.tensor(coefficients, dtype=torch.float64)
+                rest = rhs - float((factors * low[place]).sum())
+                made.append((place.to(device), (factors * side[place]).to(device), rest))
+            scaled[f"{name}_constraints"] = made or None
+        return scaled
 
     def initial(self, seed: int, trial: int, taken: Tensor) -> Tensor:
         """The design of the initial design, ``1 x d``: scrambled Sobol, or a candidate that is not taken, if any."""
@@ -121,22 +206,42 @@ class SearchSpace:
             free = ~among(self.candidates[order], taken)
             order = order[free] if free.any() else order
             return self.candidates[order[trial % len(order)] if not free.any() else order[0]].unsqueeze(0)
+        if self.equalities or self.inequalities:
+            return self._spread(seed, trial, taken)
         engine = SobolEngine(self.bounds.shape[-1], scramble=True, seed=seed_of(seed, "initial", 0) % 2**31)
         u = engine.fast_forward(trial).draw(1, dtype=torch.float64)
         for i, values in self.categorical.items():  # equal shares
             u[:, i] = (u[:, i] * len(values)).floor()
         return self._with_fixed_values(self._decoded(u))
 
+    def _spread(self, seed: int, trial: int, taken: Tensor) -> Tensor:
+        """Of random designs that fulfil the constraints the one farthest from those taken, ``1 x d``."""
+        ends = torch.tensor([[0.0], [1.0]], dtype=torch.float64).repeat(1, self.bounds.shape[-1])
+        for i, values in self.categorical.items():
+            ends[1, i] = len(values) - 1e-9  # equal shares
+        drawn = get_polytope_samples(
+            SPREAD, ends, **self._scaled_constraints("cpu"), seed=seed_of(seed, "initial", trial) % 2**31
+        )
+        for i in self.categorical:
+            drawn[:, i] = drawn[:, i].floor()
+        designs = self._with_fixed_values(self._decoded(drawn))
+        if len(taken) == 0:
+            return designs[:1]
+        return designs[torch.cdist(self.encode(designs), self.encode(taken)).amin(-1).argmax()].unsqueeze(0)
+
     def _with_fixed_values(self, x: Tensor) -> Tensor:
         for i, value in self.fixed.items():
             x[:, i] = value
         return x
 
-    def maximise(self, acqf: Any, restarts: int, raw_samples: int, device: Any, known: Tensor) -> Tensor:
+    def maximise(
+        self, acqf: Any, restarts: int, raw_samples: int, device: Any, known: Tensor, around_best: bool = True
+    ) -> Tensor:
         """The design of the largest acquisition value that the search finds, ``1 x d``.
 
         Of a finite space ``known`` designs are left out, unless these are all. Discrete columns take their own values
-        only: between them the variance would stay largest for ever.
+        only: between them the variance would stay largest for ever. ``around_best``: whether the search also starts
+        near the best of the model's data, which must then have the columns of designs.
         """
         if self.candidates is not None:
             free = ~among(self.candidates, known)
@@ -149,18 +254,25 @@ class SearchSpace:
         kept = self._scaled(self._with_fixed_values(self.bounds[:1].clone()))[0] if self.fixed else self.bounds[0]
         search: dict[str, Any] = {"num_restarts": restarts, "raw_samples": raw_samples}
         search["fixed_features"] = {i: float(kept[i]) for i in self.fixed} or None
-        if self.discrete or self.categorical:
+        search |= self._scaled_constraints(device)
+        # Steps of one column cannot keep a sum: such columns are continuous in the search, and rounded after it.
+        limited = {i for columns, *_ in (*self.equalities, *self.inequalities) for i in columns}
+        discrete = {i: values for i, values in self.discrete.items() if i not in limited}
+        if discrete or self.categorical:
             counts = {i: len(v) for i, v in self.categorical.items()}
             for i, count in counts.items():
                 ends[1, i] = count - 1
             low, high = self.bounds
-            grids = {i: ((v - low[i]) / (high[i] - low[i])).tolist() for i, v in self.discrete.items()}
+            grids = {i: ((v - low[i]) / (high[i] - low[i])).tolist() for i, v in discrete.items()}
             for i, grid in grids.items():
                 ends[0, i], ends[1, i] = grid[0], grid[-1]
             codes = {i: [float(k) for k in range(count)] for i, count in counts.items()}
             u, _ = optimize_acqf_mixed_alternating(_OneHot(acqf, counts), ends, grids, codes, **search)
         else:
-            options: dict[str, Any] = {"sample_around_best": True, "sample_around_best_sigma": 0.05}
+            options: dict[str, Any] = {
+                "sample_around_best": around_best and not limited,
+                "sample_around_best_sigma": 0.05,
+            }
             # The kinks of a bound end line searches, at good points: so there is no second try.
             u, _ = optimize_acqf(acqf, ends, q=1, options=options, retry_on_optimization_warning=False, **search)
         return self._with_fixed_values(self._decoded(u.detach().cpu()))
@@ -189,10 +301,28 @@ def _one_hot(u: Tensor, counts: Mapping[int, int]) -> Tensor:
     return torch.cat(parts, -1)
 
 
+def _constraint(name: str, given: Any, d: int, categorical: Mapping[int, Tensor]) -> Constraint:
+    """The constraint, as lists; raises ``ValueError`` unless it is (columns, coefficients, right-hand side)."""
+    try:
+        columns, coefficients, rhs = given
+        made = [int(i) for i in columns], [float(c) for c in coefficients], float(rhs)
+    except (TypeError, ValueError):
+        made = [], [], 0.0
+    right = len(made[0]) == len(made[1]) > 0 and all(0 <= i < d and i not in categorical for i in made[0])
+    if not right:
+        form = "(columns, coefficients, right-hand side), of columns that are no categories"
+        raise ValueError(f"{name} must be a list of {form}, got {quoted(given)}.")
+    return made
+
+
 def numbers(name: str, x: Any) -> Tensor:
     """A tensor of numbers, from lists, arrays, tables of pandas or tensors; raises ``ValueError`` if it is none."""
     try:
-        return torch.as_tensor(x.to_numpy() if hasattr(x, "to_numpy") else x, dtype=torch.float64)
+        if hasattr(x, "to_numpy"):
+            table, x = x, x.to_numpy()
+            if x.dtype == object and not any(isinstance(value, str) for value in x.flat):  # columns of several dtypes
+                x = np.where(table.isna(), math.nan, x).astype(float)
+        return torch.as_tensor(x, dtype=torch.float64)
     except (TypeError, ValueError):
         hint = "give texts as numbers, and their column in `categorical`"
         raise ValueError(f"{name} must be numbers in rows of one length; {hint}.") from None

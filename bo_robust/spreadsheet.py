@@ -1,209 +1,254 @@
 """``bo-robust suggest results.csv``: what to measure next, from a table of readings.
 
-The table is the only state: it is read, and never written. It needs no extra; ``--plot`` needs Matplotlib.
+The table is the only state: it is read, and never written. CSV needs no extra; ``--plot`` needs Matplotlib, and .xlsx
+openpyxl.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import difflib
 import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from bo_robust.search_space import MOST_POINTS
+import numpy as np
+import torch
+from botorch.utils.multi_objective.pareto import is_non_dominated
+
+from bo_robust.campaign import KINDS, Campaign
+from bo_robust.cells import FAILED, TableError
 from bo_robust.suggest import Suggestion, suggest
-from bo_robust.table import Column, Table, TableError, number, read_table
-from bo_robust.utils.specs import nearest
-
-FAILED = "failed"
-KINDS = {
-    "integer": "columns of whole numbers",
-    "continuous": "columns of numbers, though all so far are whole",
-    "categorical": "columns of categories",
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; errors are one sentence on standard error, and exit code 2."""
-    options = _parser().parse_args(argv)
     try:
-        separator, designs, report = run(options)
-    except (ValueError, ImportError) as error:
+        options = _parser().parse_args(argv)
+        campaign = Campaign(options)
+        found, said = ask(campaign)
+        designs, notes = designs_to_print(campaign, found)
+        csv.writer(sys.stdout, delimiter=campaign.results.separator, lineterminator="\n").writerows(designs)
+        sys.stdout.flush()
+        lines = [*campaign.introduction(), *notes, *_about(found, campaign), *said]
+        print("\n".join(lines), file=sys.stderr)
+        if options.plot is not None:
+            from bo_robust.spreadsheet_plot import plot
+
+            plot(found, campaign, options.plot)
+            print(f"The picture of all readings is in {options.plot}.", file=sys.stderr)
+    except (ValueError, ImportError, OSError) as error:
         print(f"bo-robust suggest: {error}", file=sys.stderr)
         return 2
-    csv.writer(sys.stdout, delimiter=separator, lineterminator="\n").writerows(designs)
-    sys.stdout.flush()
-    print("\n".join(report), file=sys.stderr)
     return 0
 
 
-def run(options: argparse.Namespace) -> tuple[str, list[list[str]], list[str]]:
-    """The separator of cells, the designs to measure next with a header, and the lines about the readings so far."""
-    results = read_table(options.results)
-    listed = None if options.candidates is None else read_table(options.candidates)
-    if options.target not in results.names:
-        raise TableError(f"{results.path} has no column {options.target!r}; {nearest(options.target, results.names)}.")
-    columns, report, identifiers = _columns(options, results, listed)
-    X = [[column.encode(cell) for column, cell in zip(columns, row, strict=True)] for row in _cells(results, columns)]
-    readings = results.cells(options.target)
-    values = [number(cell) for cell in readings]
-    for i, (cell, value) in enumerate(zip(readings, values, strict=True)):
-        if value is None and cell and cell.lower() != FAILED:
-            where = results.where(i, options.target)
-            raise TableError(f"{where}: {cell!r} is no number; leave it blank while pending, or write {FAILED}.")
-    read = [i for i, value in enumerate(values) if value is not None]
-    if not read:
-        raise TableError(f"{results.path}: column {options.target!r} has no reading yet.")
-    categorical = {i: range(len(c.categories)) for i, c in enumerate(columns) if c.categories}
-    space: dict[str, Any] = {"categorical": categorical}
-    if listed is None:
-        ends = [(min(x), max(x)) for x in zip(*X, strict=True)]
-        space |= {"bounds": list(zip(*ends, strict=True))}
-        # Whole numbers of a wider range are rounded in the end.
-        whole = {i: ends[i] for i, c in enumerate(columns) if c.whole and ends[i][1] - ends[i][0] < MOST_POINTS}
-        space |= {"discrete": {i: range(int(low), int(high) + 1) for i, (low, high) in whole.items()}}
-    else:
-        cells = _cells(listed, columns)
-        space |= {"candidates": [[c.encode(cell) for c, cell in zip(columns, row, strict=True)] for row in cells]}
+def ask(campaign: Campaign) -> tuple[Suggestion, list[str]]:
+    """What :func:`suggest` says of a campaign, and its warnings."""
+    options, X = campaign.options, campaign.X
+    given = campaign.space()
+    if campaign.conditions:
+        given["conditions"] = [i for i, column in enumerate(campaign.columns) if column.observed]
+        given |= {"worst": options.worst, "set_conditions": not options.observe}
+    left, total = campaign.left()
     with warnings.catch_warnings(record=True) as said:
         found = suggest(
-            [X[i] for i in read],
-            [values[i] for i in read],
-            q=options.n,
-            maximize=options.maximize,
-            X_pending=[X[i] for i, cell in enumerate(readings) if not cell],
-            X_failed=[X[i] for i, cell in enumerate(readings) if cell.lower() == FAILED],
+            np.array([X[i] for i in campaign.read]),
+            campaign.Y,
+            # Of a finite space there are no more than those left, and replicates.
+            q=options.n if total is None else min(options.n, left + len(campaign.read)),
+            maximize=campaign.maximize,
+            constraints=campaign.C if campaign.required and campaign.read else None,
+            X_pending=[X[i] for i in campaign.pending],
+            X_failed=[X[i] for i in campaign.failed],
+            outcome_limits=campaign.limits,
             settings={"outcome_scale": None if options.outcome_scale == "none" else "auto"},
             seed=options.seed,
-            **space,
+            **given,
         )
-    report += _about(found, results, columns, read, options)
-    report += [f"Warning: {one.message}" for one in said]
-    if options.plot is not None:
-        model: Any = found.model
-        from bo_robust.models.outlier_plot import plot_outliers
+    return found, [f"Warning: {one.message}" for one in said]
 
-        plot_outliers(model, options.plot)
-        report.append(f"The picture of all readings is in {options.plot}.")
-    names = [column.name for column in columns]
+
+def designs_to_print(campaign: Campaign, found: Suggestion) -> tuple[list[list[str]], list[str]]:
+    """The designs to measure next with a header, as the file writes them, and lines about those that are missing."""
+    columns, listed = campaign.columns, campaign.listed
+    left, total = campaign.left()
+    kept, taken = [], {tuple(x) for x in campaign.X}
+    for x, again in zip(found.X.tolist(), found.replicate.tolist(), strict=True):
+        new = tuple(x) not in taken
+        if total is not None and not new and not again and left == 0:
+            continue  # all designs are taken, and nobody asked for a second reading of this one
+        left -= new
+        taken.add(tuple(x))
+        kept.append(x)
+    notes = []
+    if len(kept) < campaign.options.n:
+        what = "recipe of the list" if listed is not None else "design of these steps and levels"
+        notes.append(f"{len(kept)} of {campaign.options.n} designs: every other {what} is measured, pending or failed.")
+    names = [column.title for column in columns]
     if listed is None:
-        designs = [[column.decode(v) for column, v in zip(columns, x, strict=True)] for x in found.X.tolist()]
-    else:  # as they stand there
-        names = [*identifiers, *names]
-        rows = [listed.rows[space["candidates"].index(x)] for x in found.X.tolist()]
-        designs = [[row[listed.names.index(name)] for name in names] for row in rows]
-    return results.separator, [names, *designs], report
+        return [names, *([c.decode(c.on_grid(v)) for c, v in zip(columns, x, strict=True)] for x in kept)], notes
+    chosen = [column for column in columns if not column.observed]
+    places = {x: i for i, x in reversed(list(enumerate(zip(*(c.codes(listed) for c in chosen), strict=True))))}
+    rows = [[campaign.identifiers + [c.title for c in columns]]]
+    designs = []
+    for x in kept:
+        row = dict(zip(listed.names, listed.rows[places[tuple(x[: len(chosen)])]], strict=True))
+        cells = [row[name] for name in campaign.identifiers]
+        same = listed.mark == campaign.results.mark
+        cells += [row[c.name] if same or c.categories else c.decode(v) for c, v in zip(chosen, x, strict=False)]
+        designs.append(cells + [c.decode(v) for c, v in zip(columns, x, strict=True) if c.observed])
+    return [*rows[0], *designs], notes
 
 
-def _columns(
-    options: argparse.Namespace, known: Table, listed: Table | None
-) -> tuple[list[Column], list[str], list[str]]:
-    """The parameters, lines about columns that are left out, and columns of the list that only name its rows."""
-    tables, source = ([known], known) if listed is None else ([known, listed], listed)
-    for name in options.ignore:
-        if name not in source.names:
-            raise TableError(f"{source.path} has no column {name!r}; {nearest(name, source.names)}.")
-    names = [name for name in source.names if name not in {options.target, *options.ignore}]
-    identifiers = [name for name in names if source.names_rows(name) and name not in options.categorical]
-    names = [name for name in names if name not in identifiers]
-    if listed is not None:
-        for name in names:
-            if name not in known.names:
-                hint = f"{nearest(name, known.names)}; --ignore {name} leaves it out."
-                raise TableError(f"{known.path} has no column {name!r}, a parameter of {listed.path}; {hint}")
-    kinds = {name: kind for kind in KINDS for name in getattr(options, kind)}
-    for name in kinds:
-        if name not in names:
-            raise TableError(f"{known.path} has no parameter {name!r}; {nearest(name, names)}.")
-    columns = [Column.of(name, tables, kinds.get(name)) for name in names]
-    report = []
-    if listed is None:
-        fixed = [c.name for c in columns if len(set(known.cells(c.name))) == 1]
-        columns = [c for c in columns if c.name not in fixed]
-        if identifiers:
-            report.append(f"A text of its own in every row, so not varied: {', '.join(identifiers)}.")
-        if fixed:
-            report.append(f"One value only, so not varied: {', '.join(fixed)}.")
-    else:
-        ignored = [n for n in known.names if n not in {options.target, *options.ignore, *names, *identifiers}]
-        if ignored:
-            report.append(f"Not in {listed.path}, so not used: {', '.join(ignored)}.")
-    if not columns:
-        raise TableError(f"{known.path} has no parameter that varies; add designs that differ.")
-    return columns, [f"Parameters: {', '.join(map(str, columns))}.", *report], identifiers
-
-
-def _about(
-    found: Suggestion, known: Table, columns: list[Column], read: list[int], options: argparse.Namespace
-) -> list[str]:
+def _about(found: Suggestion, campaign: Campaign) -> list[str]:
     """Lines about readings that look wrong, what to measure again, and the design to use now."""
     lines = []
-    model: Any = found.model
-    if not model.outcome_scale.is_identity:
-        lines.append(
-            f"Modelled on a scale of its own ({model.outcome_scale}), on which factors count more than differences; "
-            "--outcome-scale none models the readings as they are."
-        )
-    for row in found.outliers.nonzero().flatten().tolist():
-        lines.append(
-            f"Row {read[row] + 2} looks wrong: {options.target} = {known.cells(options.target)[read[row]]} is "
-            f"{abs(float(model.loo_zscore[row])):.3g} standard deviations from {float(found.expected[row, 0]):.4g}, "
-            "which the others predict."
-        )
-    for row in found.held.nonzero().flatten().tolist():
-        lines.append(
-            f"Row {read[row] + 2}: {options.target} = {known.cells(options.target)[read[row]]} is far from all others, "
-            f"and plausible only if {options.target} varies by factors. Measure it again before you rely on it."
-        )
+    results, columns, read = campaign.results, campaign.columns, campaign.read
+    if found.model is None:
+        return ["No reading yet: these are first designs."]
+    models: Any = getattr(found.model, "models", [found.model])
+    modelled = [j for j in range(len(campaign.outcomes)) if j < len(campaign.objectives) or _read_any(campaign, j)]
+    for j, model in zip(modelled, models, strict=True):
+        name = campaign.outcomes[j]
+        rows = _rows_of(campaign, j)
+        if not model.outcome_scale.is_identity:
+            lines.append(
+                f"{name} is modelled on a scale of its own ({model.outcome_scale}), on which factors count more than "
+                "differences; --outcome-scale none models the readings as they are."
+            )
+        for place in (~model.inlier_mask).nonzero().flatten().tolist():
+            row = rows[place]
+            others = ""
+            if j < len(campaign.objectives):
+                others = f" from {float(found.expected[row, j]):.4g}, which the others predict"
+            lines.append(
+                f"Row {results.lines[read[row]]} looks wrong: {name} = {results.cells(name)[read[row]]} is "
+                f"{abs(float(model.loo_zscore[place])):.3g} standard deviations{others or ' from what others predict'}."
+            )
+        held = model.inlier_mask & ~model.reliable_mask(maximize=True)
+        for place in held.nonzero().flatten().tolist() if j < len(campaign.objectives) else ():
+            at = read[rows[place]]
+            lines.append(
+                f"Row {results.lines[at]}: {name} = {results.cells(name)[at]} is far from all others, and plausible "
+                f"only if {name} varies by factors. Measure it again before you rely on it."
+            )
     if not (found.outliers | found.held).any():
         lines.append("No reading looks wrong.")
+    alone = [list(campaign.X[read[row]]) for row in found.held.nonzero().flatten().tolist()]
     for x in found.X[found.replicate].tolist():
         design = ", ".join(f"{c.name} = {c.decode(v)}" for c, v in zip(columns, x, strict=True))
-        lines.append(f"Measure again: {design}; its reading is the best, but may be wrong.")
+        reason = "is far from all others" if x in alone else "looks wrong"
+        lines.append(f"Measure again: {design}; its reading is the best, but {reason}.")
+    if len(campaign.objectives) > 1:
+        return lines + _front(found, campaign)
     if found.best is None:
         lines.append("No design can be recommended yet.")
     else:
         row = read[found.best]
-        design = ", ".join(f"{c.name} = {known.cells(c.name)[row]}" for c in columns)
+        design = ", ".join(f"{c.name} = {results.cells(c.name)[row]}" for c in columns if not c.observed)
         low, high = found.interval
+        beyond = [c.title for c, v in zip(columns, campaign.X[row], strict=True) if not (c.observed or c.holds(v))]
+        tail = f" in the worst {100.0 * campaign.options.worst:g} % of conditions" if campaign.conditions else ""
         lines.append(
-            f"Recommended now: row {row + 2} ({design}), expected {options.target} {found.mean:.4g} "
-            f"(95 % from {low:.4g} to {high:.4g})."
+            f"Recommended now: row {results.lines[row]} ({design}), expected {campaign.objectives[0]}{tail} "
+            f"{found.mean:.4g} (95 % from {low:.4g} to {high:.4g})."
         )
+        if beyond:
+            lines.append(f"It lies outside the range that was given for {', '.join(beyond)}.")
     return lines
 
 
-def _cells(table: Table, columns: list[Column]) -> list[list[str]]:
-    positions = [table.names.index(column.name) for column in columns]
-    return [[row[position] for position in positions] for row in table.rows]
+def _front(found: Suggestion, campaign: Campaign) -> list[str]:
+    """Lines of measured designs that no other is expected to beat in all objectives, of readings that look right."""
+    signs = torch.tensor(campaign.maximize, dtype=torch.float64) * 2.0 - 1.0
+    keeps = torch.from_numpy(~(campaign.C > 0.0).any(-1)) if campaign.required else torch.ones_like(found.outliers)
+    may = (keeps & ~found.outliers & ~found.held).nonzero().flatten()
+    if len(may) == 0:
+        return ["No design can be recommended yet."]
+    front = may[is_non_dominated(signs * found.expected[may])].tolist()
+    lines = ["Best compromises now (no other design is expected to be better in all):"]
+    for row in sorted(front, key=lambda i: -float(signs[0] * found.expected[i, 0])):
+        at = campaign.read[row]
+        design = ", ".join(f"{c.name} = {campaign.results.cells(c.name)[at]}" for c in campaign.columns)
+        values = ", ".join(f"{name} {float(found.expected[row, j]):.4g}" for j, name in enumerate(campaign.objectives))
+        lines.append(f"  row {campaign.results.lines[at]} ({design}), expected {values}")
+    return lines
+
+
+def _rows_of(campaign: Campaign, j: int) -> list[int]:
+    """Places, among the rows that were read, of the readings of an outcome."""
+    if j < len(campaign.objectives):
+        return list(range(len(campaign.read)))
+    return np.flatnonzero(np.isfinite(campaign.C[:, j - len(campaign.objectives)])).tolist()
+
+
+def _read_any(campaign: Campaign, j: int) -> bool:
+    return len(_rows_of(campaign, j)) > 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence, and name the nearest option."""
+
+    def error(self, message: str) -> NoReturn:
+        given = message.removeprefix("unrecognized arguments: ").split("=")[0].split()
+        if message.startswith("unrecognized") and given[0].startswith("-"):
+            known = [option for action in self._actions for option in action.option_strings]
+            close = difflib.get_close_matches(given[0], known, n=1, cutoff=0.0)
+            message = f"there is no option {given[0]}; did you mean {close[0]}? (--help lists all)"
+            if given[0] == "--target":
+                message = "there is no option --target; name the column with --maximize COLUMN or --minimize COLUMN"
+        raise TableError(f"{message}." if not message.endswith((".", ")")) else message)
+
+
+def _designs(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number of designs, such as 3, not {text}")
+    return int(text)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="bo-robust suggest",
-        description="Suggest the designs to measure next, from a CSV table of readings so far, some of which may be "
+        description="Suggest the designs to measure next, from a table of readings so far, some of which may be "
         "wrong. The designs go to standard output as CSV, what is said about the readings to standard error.",
+        epilog="COLUMNs are names in the first row, with or without a unit in brackets.",
     )
-    parser.add_argument("results", type=Path, help=f"readings so far; blank: pending; '{FAILED}': failed")
-    parser.add_argument("--target", required=True, help="the column of the readings")
-    sense = parser.add_mutually_exclusive_group(required=True)
-    sense.add_argument("--maximize", dest="maximize", action="store_true")
-    sense.add_argument("--minimize", dest="maximize", action="store_false")
-    parser.add_argument("--candidates", type=Path, help="CSV of designs to choose from; default: the columns' ranges")
-    parser.add_argument("-n", type=int, default=1, help="number of designs; default 1")
-    for name, what in {**KINDS, "ignore": "columns that are no parameters, such as dates and notes"}.items():
-        parser.add_argument(f"--{name}", nargs="+", default=[], metavar="COLUMN", help=what)
+    parser.add_argument("results", help=f"readings so far, .csv or .xlsx; blank: pending; '{FAILED}': failed")
+    for option, metavar, what in (
+        ("--maximize", "COLUMN", "an outcome; may be repeated, and --minimize beside it"),
+        ("--minimize", "COLUMN", "an outcome to make small"),
+        ("--require", '"COLUMN >= NUMBER"', "what another outcome must keep, <= or >="),
+    ):
+        parser.add_argument(option, action="append", default=[], metavar=metavar, help=what)
+    parser.add_argument("--candidates", metavar="FILE", help="designs to choose from; default: the columns' ranges")
+    parser.add_argument("-n", type=_designs, default=1, help="number of designs; default 1")
+    lists = {"parameters": "columns that are chosen; all others are none", **KINDS}
+    lists["ignore"] = "columns that are no parameters, such as dates and notes"
+    lists["condition"] = "columns that are observed, such as humidity, and can be set for a test"
+    lists["observe"] = "columns that are observed and cannot be set"
+    for name, what in lists.items():
+        parser.add_argument(f"--{name}", nargs="+", action="extend", default=[], metavar="COLUMN", help=what)
+    parser.add_argument("--worst", type=float, default=0.1, help="share of conditions to be good in; default 0.1")
+    for name, metavar, what in (
+        ("bounds", "COLUMN=LOW:HIGH", "range of a parameter; default: that of its column"),
+        ("levels", "COLUMN=A,B,C", "all values of a parameter, untried ones included"),
+        ("step", "COLUMN=NUMBER", "step of a parameter; default: the one that all its values keep"),
+        ("limits", "[COLUMN=]LOW:HIGH", "values that an outcome can have; a reading beyond is flagged"),
+        ("sum", "A,B,C=NUMBER", "a sum that proposals keep; 'none': also where all rows have one"),
+        ("where", '"A + 2 B <= NUMBER"', "an inequality that proposals keep"),
+    ):
+        parser.add_argument(f"--{name}", nargs="+", action="extend", default=[], metavar=metavar, help=what)
+    parser.add_argument("--decimal", choices=(".", ","), help="the decimal mark, where numbers do not show it")
     parser.add_argument(
         "--outcome-scale",
         choices=("auto", "none"),
         default="auto",
         help="whether a logarithm or a root of the readings may be modelled, which the data choose; default auto",
     )
-    parser.add_argument(
-        "--plot", type=Path, metavar="PNG", help="draw leave-one-out residuals and the flagged readings"
-    )
+    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw readings, predictions and parameters")
     parser.add_argument("--seed", type=int, default=0)
     return parser

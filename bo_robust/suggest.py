@@ -36,7 +36,8 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB
-from bo_robust.methods import DEFAULT, Choice, choose, flagged, predict, reliable
+from bo_robust.conditions import ConditionedSpace
+from bo_robust.methods import DEFAULT, Z95, Choice, choose, flagged, predict, reliable
 from bo_robust.models import RobustGP, TruncatedGP, marginal_moments, suggest_replicates
 from bo_robust.models.marginal_likelihood import fit_evidence
 from bo_robust.models.training_data import recommendable
@@ -97,6 +98,11 @@ def suggest(
     discrete: Mapping[int, Sequence[float]] | None = None,
     categorical: Mapping[int, Sequence[float]] | None = None,
     fixed: Mapping[int, float] | None = None,
+    equality_constraints: Sequence[Any] = (),
+    inequality_constraints: Sequence[Any] = (),
+    conditions: Sequence[int] = (),
+    worst: float = 0.1,
+    set_conditions: bool = True,
     X_pending: Any = None,
     X_failed: Any = None,
     method: str = DEFAULT,
@@ -129,9 +135,19 @@ def suggest(
         discrete: Values of columns that take no others, in order, by number of the column.
         categorical: Values of columns whose values have no order, by number of the column.
         fixed: Values that columns keep in every suggestion, by number of the column.
+        equality_constraints: What suggestions fulfil, in units of X, as ``optimize_acqf`` has it: a list of (columns,
+            coefficients, right-hand side). A mixture is ``[([0, 1, 2], [1.0, 1.0, 1.0], 100.0)]``. A list of
+            candidates has no such constraints.
+        inequality_constraints: The same, with a sum of at least the right-hand side.
+        conditions: Columns that are observed, not chosen. The design to use is then good in the ``worst`` share of the
+            conditions in X, by :class:`bo_robust.ValueAtRiskUCB`, and ``mean`` is its value at risk. ``candidates``
+            are designs without these columns, and so are one objective and the default method needed.
+        worst: A share of the conditions, in (0, 1).
+        set_conditions: Whether an experiment can be made under a condition of choice. Each proposal then has the
+            condition to test it under; otherwise NaN.
         X_pending: ``p x d`` designs under way. They are not suggested again, as if they were measured.
         X_failed: ``f x d`` designs whose measurement failed; their neighbourhood is avoided where failure is likely.
-        method: A name in :data:`bo_robust.methods.METHODS`, other than "v-ucb".
+        method: A name in :data:`bo_robust.methods.METHODS`, other than "v-ucb", which ``conditions`` call for.
         settings: Settings of the method, see :mod:`bo_robust.methods`.
         seed: Seed of all random numbers, >= 0.
         trial: Number of the trial, which random numbers depend on. Default: the number of designs so far.
@@ -154,7 +170,15 @@ def suggest(
     check_count(1, restarts=restarts, raw_samples=raw_samples)
     if repeats not in ("never", "if noisy"):
         raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(repeats)}.")
-    space = SearchSpace.of(bounds, candidates, discrete or {}, categorical or {}, X).with_fixed(fixed or {})
+    limits = equality_constraints, inequality_constraints
+    described = bounds, candidates, discrete or {}, categorical or {}, X
+    space: Any
+    if len(conditions):
+        if method != DEFAULT or fixed or not 0.0 < worst < 1.0:
+            raise ValueError("conditions need the default method, a worst share in (0, 1), and nothing fixed.")
+        space = ConditionedSpace.of(*described, conditions=conditions, limits=limits, can_be_set=set_conditions)
+    else:
+        space = SearchSpace.of(*described, *limits).with_fixed(fixed or {})
     X, pending, failed = (space.rows(*x) for x in (("X", X), ("X_pending", X_pending), ("X_failed", X_failed)))
     trial = len(X) + len(pending) + len(failed) if trial is None else trial
     num_initial = space.num_initial if num_initial is None else num_initial
@@ -164,9 +188,15 @@ def suggest(
     choice = choose(method, settings, known)
     outputs = Outputs.of(Y, constraints, maximize, len(X), choice.model is not RobustGP, outcome_limits)
     if choice.acquisition is ValueAtRiskUCB:
-        raise ValueError(f"{method} needs conditions, which suggest does not choose; use it in Ax or BoTorch.")
+        hint = "name their columns in `conditions`, with the default method, or use it in Ax or BoTorch"
+        raise ValueError(f"{method} needs conditions: {hint}.")
+    if len(conditions) and len(X):
+        width = choose("v-ucb", {"environment": {"points": [{"z": 0.0}]}}, known).acquisition_options["width"]
+        options = {"environment": space.environment.to(device), "functional": worst, "width": width}
+        choice = choice._replace(acquisition=ValueAtRiskUCB, acquisition_options=options)
     if outputs.several and choice.acquisition is not None:
-        raise ValueError(f"{method} takes one objective and no constraints; the default method takes several of both.")
+        role = "conditions leave room for" if len(conditions) else f"{method} takes"
+        raise ValueError(f"{role} one objective and no constraints; the default method takes several of both.")
     with _seeded(seed, "fit", len(X), device), _expected_warnings():
         now = _Round(space, outputs, choice, [X, pending, failed], repeats, device) if len(X) else None
     chosen = X[:0]
@@ -192,11 +222,12 @@ class _Round:
     """The models of all outputs, on the data of one call."""
 
     def __init__(
-        self, space: SearchSpace, outputs: Outputs, choice: Choice, designs: list[Tensor], repeats: str, device: str
+        self, space: Any, outputs: Outputs, choice: Choice, designs: list[Tensor], repeats: str, device: str
     ) -> None:
         X, pending, failed = designs
         self.space, self.outputs, self.choice, self.X, self.repeats = space, outputs, choice, X, repeats
-        self.X_elsewhere = torch.cat([pending, failed])
+        self.X_elsewhere, self.X_pending = torch.cat([pending, failed]), pending
+        self.worst = choice.acquisition_options.get("functional", math.nan)
         self.U, self.pending, self.failed = (space.encode(x).to(device) for x in (X, pending, failed))
         self.models: list[Any] = []
         self.outliers = torch.zeros(len(X), dtype=torch.bool, device=device)
@@ -218,11 +249,11 @@ class _Round:
             if sided:
                 self.held |= ~out & ~usable
         self.model = self.models[0] if len(self.models) == 1 else ModelListGP(*self.models)
-        self.failing = _failure_model(self.U, self.failed) if len(failed) else None
+        self.failing = _failure_model(*map(self._designs, (X, failed))) if len(failed) else None
 
     def replicate(self, chosen: Tensor) -> Tensor | None:
         """A measured design to measure again first, ``1 x d``, or None; in a box where its reading is held."""
-        if self.choice.model is not RobustGP:
+        if self.choice.model is not RobustGP or isinstance(self.space, ConditionedSpace):
             return None
         listed = self.space.candidates
         elsewhere = torch.cat([self.pending, self.failed, self.space.encode(chosen).to(self.U)])
@@ -240,10 +271,16 @@ class _Round:
     def maximise(self, chosen: Tensor, restarts: int, raw_samples: int) -> Tensor:
         """The design of the largest acquisition value, ``1 x d``, beside the chosen ones."""
         pending = torch.cat([self.pending, self.space.encode(chosen).to(self.U)])
+        if not pending.isfinite().all():  # conditions that are not known yet
+            pending = self._designs(torch.cat([self.X_pending, chosen]))
         acqf = self._acquisition(pending if len(pending) else None)
         if self.failing is not None:
             acqf = _WhereTrialsSucceed(acqf, self.failing)
         return self.space.maximise(acqf, restarts, raw_samples, self.U.device, self._known(chosen))
+
+    def _designs(self, x: Tensor) -> Tensor:
+        """Coordinates of designs without their conditions."""
+        return self.space.encode_designs(x).to(self.U)
 
     def _known(self, chosen: Tensor) -> Tensor:
         """Designs, ``k x d``, of which another reading would teach less than one of other designs of a finite space.
@@ -278,6 +315,13 @@ class _Round:
         nothing = None, math.nan, (math.nan, math.nan)
         if self.outputs.objectives > 1:
             return nothing
+        center, scale = float(self.outputs.center[0]), float(self.outputs.scale[0])
+        if isinstance(self.space, ConditionedSpace):
+            reliable_model = self.models[0].reliable_model(maximize=True)
+            row, value, std = self.space.best(reliable_model, self.X, self.recommendable, self.worst)
+            half = Z95 * abs(scale) * std
+            mean = center + scale * value
+            return row, mean, (mean - half, mean + half)
         may = self.recommendable.clone()
         for model in self.models[1:]:
             may &= predict(model, self.U).mean <= 0.0
@@ -285,7 +329,7 @@ class _Round:
             return nothing
         found = torch.stack(predict(self.models[0], self.U))
         row = int(found[0].where(may, -math.inf).argmax())
-        mean, *ends = (self.outputs.center[0] + self.outputs.scale[0] * found[:, row].cpu()).tolist()
+        mean, *ends = (center + scale * found[:, row].cpu()).tolist()
         return row, mean, (min(ends), max(ends))
 
     def _acquisition(self, pending: Tensor | None) -> Any:

@@ -1,133 +1,273 @@
-"""A table of designs and readings, from a CSV file: its cells as text, and its columns as numbers or categories."""
+"""The table in a file: CSV as spreadsheets of several countries write it, or a sheet of Excel; its cells are text."""
 
 from __future__ import annotations
 
 import csv
-import math
+import io
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-DECIMAL_COMMA = re.compile(r"([+-]?\d*),(\d+)")
+from bo_robust.cells import SPACES, TableError, Written, decimal_marks, is_pending, other, written
+from bo_robust.utils.specs import nearest
 
-
-class TableError(ValueError):
-    """A table that cannot be used; the message names file, row and column."""
+SHEET = re.compile(r"(.+\.xls[xm])(?::(.+))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a CSV file, as text, by the names in its header; ``rows[i]`` is row i + 2 of the file."""
+    """The rows of a file, as text, by the names in its header.
+
+    Attributes:
+        path: The file.
+        names: Names of the columns.
+        rows: Their cells.
+        lines: Number of each row in the file, as Excel counts them.
+        units: Units that a row beside the names gives, by name.
+        separator: Of cells, in which the answer is written.
+        decimal: The decimal mark; "" where no number of the file shows it.
+        decided: Whether the user said which it is.
+        notes: What a reader should know of how it was read.
+    """
 
     path: Path
     names: list[str]
     rows: list[list[str]]
+    lines: list[int]
+    units: dict[str, str] = field(default_factory=dict)
     separator: str = ","
+    decimal: str = ""
+    decided: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """The decimal mark in which the answer is written."""
+        return self.decimal or ("," if self.separator == ";" else ".")
 
     def cells(self, name: str) -> list[str]:
         position = self.names.index(name)
         return [row[position] for row in self.rows]
 
     def where(self, row: int, name: str) -> str:
-        return f"{self.path}, row {row + 2}, column {name!r}"
+        return f"{self.path}, row {self.lines[row]}, column {name!r}"
 
-    def names_rows(self, name: str) -> bool:
-        """Whether a column holds a text of its own in every row, such as a sample's name."""
-        cells = self.cells(name)
-        numeric = (number(cell) is not None or DECIMAL_COMMA.fullmatch(cell) for cell in cells)
-        return 1 < len(set(cells)) == len(cells) and not any(numeric)
+    def find(self, name: str) -> str:
+        """The column of this name, which may leave out the unit or differ in case; raises ``TableError``."""
+        if (found := named(name, self.names)) is None:
+            raise TableError(f"{self.path} has no column {name!r}; {nearest(name, self.names)}.")
+        return found
+
+    def numbers(self, name: str) -> list[Written | None]:
+        return [written(cell) for cell in self.cells(name)]
+
+    def values(self, name: str) -> list[float | None]:
+        """The numbers of a column, None where there is none; ``TableError`` where units or marks disagree."""
+        numbers = self.numbers(name)
+        units = {number.unit: i for i, number in reversed(list(enumerate(numbers))) if number is not None}
+        if len(units) > 1:
+            i, k = sorted(units.values())[:2]
+            cells = f"{self.cells(name)[k]!r} has another unit than {self.cells(name)[i]!r} in row {self.lines[i]}"
+            hint = f"write one unit, or none, or name the column with --categorical {name}"
+            raise TableError(f"{self.where(k, name)}: {cells}; {hint}.")
+        groups = {n.decimal for n in numbers if n is not None and n.has_groups}
+        return [None if n is None else n.value(self._decimal_of(n, i, name, groups)) for i, n in enumerate(numbers)]
+
+    def unit(self, name: str) -> str:
+        """The unit in the cells of a column of numbers, or in the row of units."""
+        return next((n.unit for n in self.numbers(name) if n is not None and n.unit), self.units.get(name, ""))
+
+    def _decimal_of(self, number: Written, row: int, name: str, groups: set[str]) -> str:
+        if number.decimal == "":
+            return "."
+        if number.decimal != "?":
+            if self.decided and number.decimal != self.decimal:
+                cell = self.cells(name)[row]
+                raise TableError(f"{self.where(row, name)}: {cell!r} has another decimal mark than --decimal says.")
+            return number.decimal
+        mark = "." if "." in number.digits else ","
+        if self.decided:
+            return self.decimal
+        if len(groups) == 1:
+            return next(iter(groups))
+        if self.decimal == mark or (not self.decimal and (mark, self.separator) == (".", ",")):
+            return mark
+        cell, either = self.cells(name)[row], f"{number.value(mark):.10g} or {number.value(other(mark)):.10g}"
+        hint = f"with --decimal {mark} or --decimal {other(mark)} say which it is"
+        raise TableError(f"{self.where(row, name)}: {cell!r} may be {either}; {hint}.")
 
 
-def read_table(path: Path) -> Table:
-    """Read a CSV file with a header; raises ``TableError`` where it is none."""
+def named(name: str, names: Sequence[str]) -> str | None:
+    """The one of these names that is meant: in full, or but for a unit in brackets and case; None if not one."""
+    if name in names:
+        return name
+    alike = [known for known in names if _plain(known) == _plain(name)]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\s*[\[(][^\[(]*[\])]$", "", name.translate(SPACES)).strip().casefold() or name
+
+
+def read_table(path: Path | str, wanted: Iterable[str] = (), decimal: str | None = None) -> Table:
+    """Read a CSV file, or ``file.xlsx:sheet``; raises ``TableError`` where it is no table with names.
+
+    The names are in the first row that has all those ``wanted``, else in the fullest of the first rows. A row beside
+    it of texts alone, above or below which all columns hold numbers, has units.
+    """
+    match = SHEET.fullmatch(str(path))
+    notes: list[str] = []
+    if match is not None:
+        grid, separator = _excel(Path(match[1]), match[2]), ","
+    else:
+        grid, separator = _csv(Path(path), notes)
+    kept = [(i + 1, row) for i, row in enumerate(grid) if any(row)]
+    if not kept:
+        raise TableError(f"{path} is empty; its first row must name the columns.")
+    lines, rows = [i for i, _ in kept], [row for _, row in kept]
+    header = _header(rows, wanted)
+    width = max(i + 1 for i, name in enumerate(rows[header]) if name)
+    for line, row in kept[header + 1 :]:
+        if extra := [cell for cell in row[width:] if cell]:
+            raise TableError(f"{path}, row {line} has the cell {extra[0]!r} beyond the last name; name its column.")
+    while width > 2 and len(rows) > header + 1 and _is_note(rows[-1]):
+        notes.append(f"Row {lines.pop()} is a note below the table, and is not read.")
+        rows.pop()
+    rows = [(row + [""] * width)[:width] for row in rows]
+    names, above, below = rows[header], rows[:header], rows[header + 1 :]
+    used = [i for i, name in enumerate(names) if name or any(row[i] for row in below)]
+    if unnamed := [i for i in used if not names[i]]:
+        raise TableError(f"{path}: column {unnamed[0] + 1} has no name in row {lines[header]}.")
+    (names,), above, below = ([[row[i] for i in used] for row in part] for part in ([names], above, below))
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise TableError(f"{path} has two columns {twice[0]!r}; rename one.")
+    lines, units = lines[header + 1 :], {}
+    if below and _is_units(below[0], below[1:]):
+        units, below, lines = _units(names, below[0]), below[1:], lines[1:]
+        notes.append(f"Row {lines[0] - 1 if lines else header + 2} holds units.")
+    elif above and sum(map(bool, above[-1])) > len(names) / 2 and _is_units(above[-1], below):
+        units, above = _units(names, above[-1]), above[:-1]
+        notes.append(f"Row {kept[header - 1][0]} holds units.")
+    notes += [f"Row {kept[i][0]} is above the names, and is not read." for i in range(len(above))]
+    shown: dict[str, str] = {}
+    for column in zip(*below, strict=True):
+        shown |= decimal_marks(column)
+    if len(shown) > 1 and decimal is None:
+        point, comma = shown["."], shown[","]
+        raise TableError(
+            f"{path} has {point!r} and {comma!r}: write one decimal mark, or say with --decimal which it is."
+        )
+    mark = decimal or next(iter(shown), "")
+    return Table(Path(path), names, below, lines, units, separator, mark, decimal is not None, tuple(notes))
+
+
+def _header(rows: list[list[str]], wanted: Iterable[str]) -> int:
+    """The place of the row that has the names."""
+    wanted = list(wanted)
+    for i, row in enumerate(rows):
+        if wanted and all(named(name, row) is not None for name in wanted):
+            return i
+    # The first rows end where the first number comes; titles have one cell.
+    first = next((i for i, row in enumerate(rows) if any(written(cell) for cell in row)), len(rows))
+    counts = [len([cell for cell in row if cell]) for row in rows[: max(first, 1)]]
+    return counts.index(max(counts))
+
+
+def _is_note(row: Sequence[str]) -> bool:
+    """Whether a row has one cell, a text."""
+    filled = [cell for cell in row if cell]
+    return len(filled) == 1 and written(filled[0]) is None
+
+
+def _is_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether a row has texts where the rows below have numbers, and a text of its own in all other columns."""
+    numeric = 0
+    for i, cell in enumerate(row):
+        cells = [other_row[i] for other_row in below if not is_pending(other_row[i])]
+        if written(cell) is not None or (cell and cell in cells) or cell.lower() == "failed":
+            return False
+        numeric += bool(cell) and bool(cells) and all(written(one) for one in cells)
+    return numeric > 0
+
+
+def _units(names: Sequence[str], row: Sequence[str]) -> dict[str, str]:
+    return {name: cell.strip("[]() ") for name, cell in zip(names, row, strict=True) if cell.strip("[]() -")}
+
+
+def _csv(path: Path, notes: list[str]) -> tuple[list[list[str]], str]:
+    """The cells of a file of text, and their separator."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        raw = path.read_bytes()
     except OSError as error:
         raise TableError(f"{path}: {error.strerror or error}.") from None
-    except UnicodeDecodeError:
-        raise TableError(f"{path} is not UTF-8 text; save it as CSV (UTF-8).") from None
-    lines = text.splitlines()
-    if not lines or not lines[0].strip():
-        raise TableError(f"{path} is empty; its first row must name the columns.")
-    separator = max(",;\t", key=lines[0].count)  # what spreadsheets write, by country
-    parsed = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator)]
-    if separator == ";":  # written where the comma is the decimal point
-        parsed[1:] = [[re.sub(f"^{DECIMAL_COMMA.pattern}$", r"\1.\2", cell) for cell in row] for row in parsed[1:]]
-    names, rows = parsed[0], parsed[1:]
-    for i, name in enumerate(names):
-        if not name:
-            raise TableError(f"{path}: column {i + 1} has no name in the first row.")
-        if names.index(name) < i:
-            raise TableError(f"{path} has two columns {name!r}; rename one.")
-    while rows and not any(rows[-1]):
-        rows.pop()
-    for i, row in enumerate(rows):
-        if not any(row):
-            raise TableError(f"{path}, row {i + 2} is blank; delete it.")
-        if len(row) != len(names):
-            raise TableError(f"{path}, row {i + 2} has {len(row)} cells where the first row has {len(names)}.")
-    return Table(path, names, rows, separator)
+    text = _text(path, raw, notes)
+    separators = ",;\t"
+    if match := re.match(r"sep=(.)\r?\n", text):  # Excel shows the rest
+        separators, text = match[1], text[match.end() :]
+    best: tuple[float, int, str, list[list[str]]] | None = None
+    for separator in separators:
+        try:
+            parsed = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+        except csv.Error as error:
+            raise TableError(f"{path} is no CSV file: {error}.") from None
+        grid = [[cell.translate(SPACES).strip() for cell in row] for row in parsed]
+        widths = Counter(len(row) for row in grid if any(row))
+        width, count = max(widths.items(), key=lambda item: (item[1], item[0]), default=(0, 0))
+        # The comma comes last: between semicolons it is a decimal mark in as many cells of each row.
+        share = count / sum(widths.values()) if width > 1 else 0.0
+        rated = (share, ",;\t".find(separator), separator, grid)
+        best = rated if best is None or rated[:2] > best[:2] else best
+    assert best is not None
+    return best[3], best[2] if best[0] else ","
 
 
-@dataclass
-class Column:
-    """A parameter: a column of numbers, whole numbers or categories, and its cells in all tables."""
-
-    name: str
-    whole: bool = False
-    categories: list[str] = field(default_factory=list)
-    span: tuple[float, float] = (0.0, 0.0)  # of numbers
-
-    @classmethod
-    def of(cls, name: str, tables: Sequence[Table], kind: str | None = None) -> Column:
-        """Recognise a column: categories where no cell is a number, whole numbers where none has a decimal point.
-
-        ``kind`` may say what it is: "integer", "continuous" or "categorical".
-        """
-        places = [(t, i, cell) for t in tables for i, cell in enumerate(t.cells(name))]
-        for table, i, cell in places:
-            if not cell:
-                hint = f"every design needs a value; --ignore {name} leaves the column out"
-                raise TableError(f"{table.where(i, name)} is blank: {hint}.")
-        numbers = [number(cell) for *_, cell in places]
-        if kind == "categorical" or all(value is None for value in numbers):
-            for table, i, cell in places if kind is None else ():
-                if DECIMAL_COMMA.fullmatch(cell):
-                    hint = f"write a decimal point, or name the column with --categorical {name}"
-                    raise TableError(f"{table.where(i, name)}: {cell!r} has a comma; {hint}.")
-            return cls(name, categories=sorted({cell for *_, cell in places}))
-        for (table, i, cell), value in zip(places, numbers, strict=True):
-            if value is None:
-                hint = f"correct it, or name the column with --categorical {name}"
-                raise TableError(f"{table.where(i, name)}: {cell!r} is no number; {hint}.")
-            if kind == "integer" and not value.is_integer():
-                raise TableError(f"{table.where(i, name)}: {cell!r} is no whole number, as --integer says.")
-        values = [value for value in numbers if value is not None]
-        whole = all(re.fullmatch(r"[+-]?\d+", cell) for *_, cell in places)
-        span = min(values, default=0.0), max(values, default=0.0)
-        return cls(name, kind == "integer" or (whole and kind is None), span=span)
-
-    def encode(self, cell: str) -> float:
-        """The number of a cell; of a category, its place in the list."""
-        return float(self.categories.index(cell)) if self.categories else float(number(cell) or 0.0)
-
-    def decode(self, value: float) -> str:
-        if self.categories:
-            return self.categories[round(value)]
-        return str(round(value)) if self.whole else f"{value:.6g}"
-
-    def __str__(self) -> str:
-        if self.categories:
-            first, more = self.categories[:3], ["..."] if len(self.categories) > 3 else []
-            return f"{self.name} ({', '.join(first + more)})"
-        return f"{self.name} ({self.span[0]:g} to {self.span[1]:g}{', whole' if self.whole else ''})"
-
-
-def number(cell: str) -> float | None:
-    """The finite number in a cell; None where there is none."""
+def _text(path: Path, raw: bytes, notes: list[str]) -> str:
     try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+        if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            return raw.decode("utf-16")
+        for code, zeros in (("utf-16-le", raw[1::2]), ("utf-16-be", raw[::2])):
+            if len(zeros) and zeros.count(0) > len(zeros) / 2:
+                return raw.decode(code)
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        if any(0x80 <= byte < 0xA0 for byte in raw):  # letters in the code pages of DOS and of Macs
+            raise TableError(f"{path} is not UTF-8 text; save it as CSV (UTF-8).") from None
+    notes.append(f"{path} is not UTF-8 text, and was read as Latin-1.")
+    return raw.decode("latin-1")
+
+
+def _excel(path: Path, sheet: str | None) -> list[list[str]]:
+    """The cells of a sheet, as Excel shows them."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise TableError(f'{path} needs openpyxl: pip install "bo-robust[excel]", or save it as CSV (UTF-8).') from None
+    try:
+        books = [openpyxl.load_workbook(path, data_only=values) for values in (True, False)]
+    except OSError as error:
+        raise TableError(f"{path}: {error.strerror or error}.") from None
+    except Exception as error:  # of zip files and XML
+        raise TableError(f"{path} is no file that Excel wrote: {error}.") from None
+    sheets = [one.title for one in books[0].worksheets if any(any(row) for row in one.values)]
+    if sheet is None and len(sheets) > 1:
+        raise TableError(f"{path} has the sheets {', '.join(sheets)}; say which, such as {path}:{sheets[0]}.")
+    if (chosen := sheet or next(iter(sheets), books[0].sheetnames[0])) not in books[0].sheetnames:
+        raise TableError(f"{path} has no sheet {chosen!r}; {nearest(chosen, books[0].sheetnames)}.")
+    rows = []
+    for values, formulas in zip(books[0][chosen].rows, books[1][chosen].rows, strict=True):
+        rows.append([_shown(path, value, formula) for value, formula in zip(values, formulas, strict=True)])
+    return rows
+
+
+def _shown(path: Path, cell: Any, formula: Any) -> str:
+    value = cell.value
+    if value is None:
+        if formula.value is not None:
+            raise TableError(f"{path}, cell {cell.coordinate} has a formula without a value; save the file in Excel.")
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value).translate(SPACES).strip()
+    return f"{100.0 * value:.15g} %" if "%" in cell.number_format else f"{value:.15g}"

@@ -1,6 +1,7 @@
 import csv
 import math
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bo_robust.__main__ import main as program
 from bo_robust.spreadsheet import main
 from bo_robust.suggest import suggest
 
@@ -36,7 +38,7 @@ def write(tmp_path):
 
 
 def call(*arguments, target="yield"):
-    return main([*arguments, "--target", target, "--maximize"])
+    return main([*arguments, "--maximize", target])
 
 
 def test_designs_outliers_and_the_design_to_use_now(write, capsys):
@@ -50,7 +52,7 @@ def test_designs_outliers_and_the_design_to_use_now(write, capsys):
     designs = list(csv.DictReader(out.splitlines()))
     assert len(designs) == 2
     assert all(40.0 <= float(d["temperature"]) <= 100.0 and d["solvent"] in ("water", "DMF") for d in designs)
-    assert err.count("looks wrong") == 1
+    assert err.count("looks wrong: ") == 1
     assert "Row 6 looks wrong: yield = 480.0 is" in err
     (row,) = re.findall(r"Recommended now: row (\d+) \(", err)
     assert best(*table[int(row) - 2][:2]) > max(best(*row[:2]) for row in table) - 1.0
@@ -63,7 +65,10 @@ def test_it_is_what_suggest_returns(write, capsys):
     codes = {"DMF": 0.0, "water": 1.0}
     X = [[t, codes[s]] for t, s, _ in table]
     low, high = (end(x[0] for x in X) for end in (min, max))
-    found = suggest(X, [y for *_, y in table], bounds=[[low, 0.0], [high, 1.0]], categorical={1: range(2)}, seed=3)
+    steps = {"discrete": {0: [low + 0.5 * k for k in range(round(2.0 * (high - low)) + 1)]}}
+    found = suggest(
+        X, [y for *_, y in table], bounds=[[low, 0.0], [high, 1.0]], categorical={1: range(2)}, seed=3, **steps
+    )
     assert float(design["temperature"]) == pytest.approx(float(found.X[0, 0]), rel=1e-5)
     assert codes[design["solvent"]] == float(found.X[0, 1])
 
@@ -78,7 +83,7 @@ def test_a_list_of_candidates_with_names_and_an_outlier_that_is_measured_again(w
     out, err = capsys.readouterr()
     assert out.splitlines() == [",".join(names), f"recipe 4,{table[4][0]},{table[4][1]}"]
     assert "Measure again: temperature = " in err
-    assert "not used: remarks" in err
+    assert "Left out: name (a text of its own in most rows); remarks (not in" in err
 
 
 def test_blank_readings_are_under_way_and_failed_ones_failed(write, monkeypatch):
@@ -94,20 +99,20 @@ def test_blank_readings_are_under_way_and_failed_ones_failed(write, monkeypatch)
 
 
 def test_whole_numbers_are_recognised(write, capsys):
-    table = [[i, i * 1.5, -((i - 6) ** 2)] for i in range(14)]
+    table = [[i * 5 % 14, i * 1.55, -((i - 6) ** 2)] for i in range(14)]
     assert call(write(table, header=["count", "dose", "y"]), "-n", "3", target="y") == 0
     designs = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert all(d["count"] == str(int(d["count"])) for d in designs)
 
 
 def test_a_wide_range_of_whole_numbers_is_no_list(write, capsys):
-    table = [[10**9 + 10**7 * i, f"{i}.0", -((i - 6) ** 2)] for i in range(14)]
+    table = [[10**9 + 10**7 * i + i % 2, f"{i}.0", -((i - 6) ** 2)] for i in range(14)]
     assert call(write(table, header=["rate", "dose", "y"]), "-n", "3", target="y") == 0
     out, err = capsys.readouterr()
     designs = list(csv.DictReader(out.splitlines()))
     assert all(d["rate"] == str(int(d["rate"])) for d in designs)
-    assert any(float(d["dose"]) % 1.0 for d in designs)  # 3.0 is no whole number
-    assert "Parameters: rate (1e+09 to 1.13e+09, whole), dose (0 to 13)." in err
+    assert all(float(d["dose"]) % 1.0 == 0.0 for d in designs)  # a step, though written as 3.0
+    assert "Parameters: rate (1e+09 to 1.13e+09, whole), dose (0 to 13, whole)." in err
 
 
 def test_names_of_rows_and_ignored_columns_are_no_parameters(write, capsys):
@@ -118,8 +123,9 @@ def test_names_of_rows_and_ignored_columns_are_no_parameters(write, capsys):
     assert call(path, "--ignore", "notes", "number") == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == "temperature,solvent"
-    assert "Parameters: temperature (40 to 96), solvent (DMF, water)." in err
-    assert "A text of its own in every row, so not varied: id." in err
+    parameters = "Parameters: temperature (40 to 96, in steps of 0.5), solvent (DMF, water). Left out: "
+    left_out = "id (a text of its own in most rows); number (as --ignore says); notes (as --ignore says)."
+    assert parameters + left_out in err
 
 
 def test_decimal_commas_are_read_where_they_do_not_separate(write, capsys):
@@ -129,20 +135,23 @@ def test_decimal_commas_are_read_where_they_do_not_separate(write, capsys):
     commas = [[str(cell).replace(".", ",") for cell in row] for row in plain]
     assert call(write(commas, header=header, separator=";")) == 0
     out, err = capsys.readouterr()
-    assert out.replace(";", ",") == expected.out
-    assert err == expected.err
+    assert out.replace(",", ".").replace(";", ",") == expected.out
+    assert re.sub(r"(\d),(\d)", r"\1.\2", err) == expected.err
 
 
-def test_commas_that_are_no_separators_are_refused_elsewhere(write, capsys):
+def test_numbers_that_can_be_two_are_refused(write, capsys):
     table = [[f"{40 + i},500", *row[1:]] for i, row in enumerate(rows())]
-    for separator in (",", "\t"):
+    for separator in (",", "\t", ";"):
         path = write(table, separator=separator)
         assert call(path) == 2
-        assert "row 2, column 'temperature': '40,500' has a comma; write a decimal point" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "row 2, column 'temperature': '40,500' may be 40.5 or 40500; with --decimal , or" in said
+        assert call(path, "--decimal", ".") == 0
+        assert "temperature (40500 to 55500, in steps of 500)" in capsys.readouterr().err
 
 
 def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
-    table = [[i, round(20.0 ** (math.cos(0.5 * i) + 0.1 * (i * 7 % 5 - 2)), 4)] for i in range(24)]
+    table = [[0.25 * i, round(20.0 ** (math.cos(0.5 * i) + 0.1 * (i * 7 % 5 - 2)), 4)] for i in range(24)]
     path = write(table, header=["dose", "y"])
     assert call(path, target="y") == 0
     assert "a scale of its own (logarithm), on which" in capsys.readouterr().err
@@ -153,15 +162,37 @@ def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
 @pytest.mark.parametrize(
     ("change", "arguments", "message"),
     [
-        (lambda t: t[3].__setitem__(0, "6O"), (), r"row 5, column 'temperature': '6O' is no number"),
+        (lambda t: t[3].__setitem__(0, "6O"), (), r"row 5, column 'temperature': '6O' has another unit than '40.0'"),
+        (lambda t: t[3].__setitem__(0, "O6"), (), r"row 5, column 'temperature': 'O6' is no number"),
         (lambda t: t[3].__setitem__(0, ""), (), r"row 5, column 'temperature' is blank"),
-        (lambda t: t[3].__setitem__(2, "12,5"), (), r"row 5, column 'yield': '12,5' is no number"),
-        (lambda t: t[3].append("x"), (), r"row 5 has 4 cells where the first row has 3"),
-        (lambda t: [row.__setitem__(2, "") for row in t], (), r"column 'yield' has no reading yet"),
-        (lambda t: t.clear(), (), r"column 'yield' has no reading yet"),
+        (lambda t: t[3].__setitem__(2, "12,5"), (), ": write one decimal mark, or say"),
+        (lambda t: t[3].append("x"), (), r"row 5 has the cell 'x' beyond the last name"),
+        (lambda t: t[3].__setitem__(2, "<0.1"), (), r"'<0.1' is a limit; write the limit"),
+        (lambda t: t[3].__setitem__(2, "33.7 ± 0.4"), (), r"has an error behind it; write the number alone"),
+        (lambda t: t[3].__setitem__(2, "n.d."), (), r"may mean that nothing was found"),
+        (
+            lambda t: t[3].__setitem__(0, "60 C"),
+            (),
+            r"column 'temperature': .* has another unit than .* in row 2; write one unit",
+        ),
+        (
+            lambda t: t.clear(),
+            (),
+            r"no parameter that varies; temperature: no value yet; --bounds temperature=LOW:HIGH",
+        ),
         (lambda t: None, ("--integer", "temperature"), r"row 3, column 'temperature': '77.5' is no whole number"),
-        (lambda t: None, ("--categorical", "solven"), r"no parameter 'solven'; did you mean 'solvent'\?"),
-        (lambda t: None, ("-n", "-1"), "q must be"),
+        (lambda t: None, ("--categorical", "solven"), r"no column 'solven'; did you mean 'solvent'\?"),
+        (lambda t: None, ("-n", "-3"), "argument -n: must be a whole number of designs, such as 3, not -3"),
+        (lambda t: None, ("--minimise", "cost"), "no option --minimise; did you mean --minimize"),
+        (lambda t: None, ("--target", "yield"), "no option --target; name the column with --maximize COLUMN"),
+        (lambda t: None, ("--bounds", "temperature=9:3"), "must be COLUMN=LOW:HIGH, the lower number first"),
+        (lambda t: None, ("--levels", "solvent=DMF,toluene"), "'water' is not among --levels solvent; add it"),
+        (lambda t: None, ("--bounds", "temperature=1,000:2,000"), "'1,000' may be 1 or 1000; write it without"),
+        (lambda t: None, ("--condition", "solvent", "--observe", "temperature"), "give --condition or --observe"),
+        (lambda t: None, ("--require", "purity"), "no requirement such as"),
+        (lambda t: None, ("--where", "temprature <= 50"), "did you mean 'temperature'"),
+        (lambda t: None, ("--minimize", "yield"), "maximized or minimized twice"),
+        (lambda t: None, ("--ignore", "solvent", "--categorical", "solvent"), "'solvent' cannot be a parameter and"),
     ],
 )
 def test_bad_tables_are_refused_by_row_and_column(write, capsys, change, arguments, message):
@@ -184,23 +215,141 @@ def test_files_and_headers_that_do_not_fit(write, capsys, tmp_path):
         ([write(rows())], "yeild", "no column 'yeild'; did you mean 'yield'?"),
         ([write(rows(), "twice.csv", ["a", "a", "yield"])], "yield", "two columns 'a'"),
         ([write(rows()), "--candidates", listed], "yield", "no column 'temprature'"),
+        ([write(rows()), "--candidates", listed, "--sum", "a,b=1"], "yield", "--sum is for proposals of any design"),
     ):
         assert call(*arguments, target=target) == 2
         assert message in capsys.readouterr().err
 
 
-def test_the_page_shows_what_is_printed(tmp_path, capsys):
+def test_the_page_shows_what_is_printed(tmp_path, capsys, monkeypatch):
     """But for digits, which depend on the machine."""
     page = (Path(__file__).resolve().parents[1] / "docs/pages/spreadsheet.md").read_text(encoding="utf-8")
-    table, console = re.findall(r"```(?:text|console)\n(.+?)```", page, flags=re.S)
-    (tmp_path / "results.csv").write_text(table)
-    assert call(str(tmp_path / "results.csv"), "-n", "2") == 0
-    printed = "".join(capsys.readouterr())
-    command, *shown = console.splitlines()
-    assert command == "$ bo-robust suggest results.csv --target yield --maximize -n 2"
-    for one, other in zip(printed.splitlines(), shown, strict=True):
-        assert re.sub(r"\d+(\.\d+)?", "", one) == re.sub(r"\d+(\.\d+)?", "", other)
-    assert printed.splitlines()[:2] == shown[:2]
+    monkeypatch.chdir(tmp_path)
+    tables = re.findall(r"```text\n(.+?)```", page, flags=re.S)
+    consoles = re.findall(r"```console\n(.+?)```", page, flags=re.S)
+    for table, console in zip(tables, consoles, strict=True):
+        command, *shown = console.splitlines()
+        dollar, program, subcommand, *arguments = shlex.split(command)
+        assert [dollar, program, subcommand] == ["$", "bo-robust", "suggest"]
+        Path(arguments[0]).write_text(table)
+        assert main(arguments) == 0
+        printed = "".join(capsys.readouterr()).splitlines()
+        assert len(printed) == len(shown)
+        for one, other in zip(printed, shown, strict=True):
+            assert re.sub(r"\d+(\.\d+)?", "", one) == re.sub(r"\d+(\.\d+)?", "", other)
+
+
+def test_a_list_that_is_all_measured_says_so(write, capsys):
+    grid = [(t, s, h) for t in (60, 70, 80) for s in ("DMF", "water") for h in (2, 4)]
+    table = [[t, s, h, round(50 - ((t - 80) / 8) ** 2 + 6 * (s == "DMF") + h, 2)] for t, s, h in grid]
+    listed = write(grid, "list.csv", ["temperature", "solvent", "hours"])
+    header = ["temperature", "solvent", "hours", "yield"]
+    assert call(write(table, header=header), "-n", "2", "--candidates", listed) == 0
+    out, err = capsys.readouterr()
+    assert out == "temperature,solvent,hours\n"
+    assert "12 readings; 0 of 12 recipes left." in err
+    assert "0 of 2 designs: every other recipe of the list is measured, pending or failed." in err
+    assert call(write(table[:9], header=header), "-n", "9", "--candidates", listed) == 0
+    out, err = capsys.readouterr()
+    assert {tuple(row.split(",")) for row in out.splitlines()[1:]} == {tuple(map(str, row)) for row in grid[9:]}
+    assert "3 of 9 designs: every other" in err
+    table[0][-1] = 480.0
+    assert call(write(table, header=header), "-n", "2", "--candidates", listed) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1:] == ["60,DMF,2"]
+    assert "Measure again: temperature = 60, solvent = DMF, hours = 2; its reading" in err
+
+
+def test_two_objectives_and_a_requirement(write, capsys):
+    table = [[*row, round(2.0 + row[0] / 10, 2), 80 + i] for i, row in enumerate(rows())]
+    table[3][-1] = ""
+    options = ["--minimize", "cost", "--require", "purity >= 83"]
+    assert call(write(table, header=[*HEADER, "cost", "purity"]), *options) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == "temperature,solvent"
+    assert err.startswith("Maximized: yield. Minimized: cost. Required: purity >= 83. Parameters: temperature")
+    front = [int(row) - 2 for row in re.findall(r"^  row (\d+) ", err, flags=re.M)]
+    may = [row for i, row in enumerate(table) if i >= 3]
+    beaten = [any(b[2] > a[2] and b[3] < a[3] for b in may) for a in may]
+    assert front
+    assert not any(beaten[row - 3] for row in front)
+    assert sorted((table[row][2] for row in front), reverse=True) == [table[row][2] for row in front]
+
+
+def test_first_designs_come_from_a_header(write, capsys):
+    space = ["--bounds", "temperature=40:120", "--levels", "solvent=DMF,water,toluene", "--step", "temperature=2.5"]
+    for table in ([], [[60, "DMF", ""]]):
+        assert call(write(table, separator=";"), *space, "-n", "9") == 0
+        out, err = capsys.readouterr()
+        designs = list(csv.DictReader(out.splitlines(), delimiter=";"))
+        assert {d["solvent"] for d in designs} == {"DMF", "water", "toluene"}
+        temperatures = [float(d["temperature"].replace(",", ".")) for d in designs]
+        assert all(40.0 <= t <= 120.0 and t % 2.5 == 0.0 for t in temperatures)
+        assert len(set(zip(temperatures, (d["solvent"] for d in designs), strict=True))) == 9
+        assert "temperature (40 to 120, in steps of 2,5), solvent (DMF, water, toluene)." in err
+        assert "No reading yet" in err
+
+
+def test_a_recommendation_beyond_the_bounds_is_named(write, capsys):
+    assert call(write(rows()), "--bounds", "temperature=80:100") == 0
+    out, err = capsys.readouterr()
+    assert 80.0 <= float(out.splitlines()[1].split(",")[0]) <= 100.0
+    assert "It lies outside the range that was given for temperature." in err
+    assert call(write(rows())) == 0
+    assert "outside" not in capsys.readouterr().err
+
+
+def test_conditions_are_proposed_or_left_to_the_day(write, capsys):
+    table = [[row[0], 30 + 10 * (i % 4), row[2] - 5 * (i % 4)] for i, row in enumerate(rows())]
+    path = write(table, header=["temperature", "humidity", "yield"])
+    assert call(path, "--condition", "humidity", "--worst", "0.25", "-n", "2") == 0
+    out, err = capsys.readouterr()
+    assert {row.split(",")[1] for row in out.splitlines()[1:]} <= {"30", "40", "50", "60"}
+    assert "Conditions: humidity (30 to 60, in steps of 10)." in err
+    assert "expected yield in the worst 25 % of conditions" in err
+    assert call(path, "--observe", "humidity") == 0
+    proposed = capsys.readouterr().out.splitlines()[1]
+    assert proposed.endswith(",")
+    path = write([*table, [*proposed.split(","), ""]], header=["temperature", "humidity", "yield"])
+    assert call(path, "--observe", "humidity") == 0
+    assert "16 readings, 1 pending." in capsys.readouterr().err
+    assert (
+        call(write([*table, [60, "", 40]], header=["temperature", "humidity", "yield"]), "--observe", "humidity") == 2
+    )
+    assert "row 18, column 'humidity' has no number; write it." in capsys.readouterr().err
+
+
+def test_the_plot_names_rows_of_the_file(write, capsys, tmp_path, monkeypatch):
+    figure = pytest.importorskip("matplotlib.figure").Figure
+    shown = []
+    save = figure.savefig
+    monkeypatch.setattr(figure, "savefig", lambda self, *a, **k: (shown.append(self), save(self, *a, **k))[1])
+    table = rows()
+    table[4][-1] = 480.0
+    assert call(write(table), "--plot", str(tmp_path / "p.png")) == 0
+    first, *others = shown[0].axes
+    assert [note.get_text() for note in first.texts] == ["row 6: 480"]
+    assert [axis.get_xlabel() for axis in others] == HEADER[:2]
+    predicted, read = first.lines[0].get_data()
+    assert len(read) == 15
+    assert max(abs(predicted - read)) < 10.0
+    assert "The picture of all readings is in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ([], 0, "usage: bo-robust COMMAND"),
+        (["--help"], 0, "\n  suggest  what to measure next"),
+        (["sugest"], 2, "there is no command 'sugest'; did you mean suggest?"),
+    ],
+)
+def test_the_program_names_its_commands(arguments, code, said, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bo-robust", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        program()
+    assert stop.value.code == code
+    assert said in "".join(capsys.readouterr())
 
 
 @pytest.mark.slow
@@ -209,8 +358,8 @@ def test_ten_thousand_candidates(write, capsys):
     listed = torch.rand(10_000, 4, generator=generator).tolist()
     table = [[*x, -sum((v - 0.5) ** 2 for v in x)] for x in listed[:40]]
     header = ["a", "b", "c", "d"]
-    command = [sys.executable, "-m", "bo_robust", "suggest", write(table, header=[*header, "y"]), "--target", "y"]
-    command += ["--maximize", "--candidates", write(listed, "list.csv", header)]
+    command = [sys.executable, "-m", "bo_robust", "suggest", write(table, header=[*header, "y"]), "--maximize", "y"]
+    command += ["--candidates", write(listed, "list.csv", header)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 2

@@ -252,9 +252,76 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"raw_samples": 0}, "raw_samples must"),
         ({"method": "v-ucb", "settings": {"environment": {"points": [{"z": 0.0}]}}}, "v-ucb needs conditions"),
         ({"method": "gp-ucb", "constraints": [[0.0]] * 3}, "gp-ucb takes one objective and no constraints"),
+        ({"conditions": [0, 1]}, "conditions must be some, not all"),
+        ({"conditions": [1], "worst": 1.0}, "a worst share in"),
+        ({"conditions": [1], "constraints": [[0.0]] * 3}, "conditions leave room for one objective"),
+        ({"equality_constraints": [([0, 2], [1.0, 1.0], 3.0)]}, "equality_constraints must be a list of"),
+        ({"inequality_constraints": [([0], [1.0])]}, "inequality_constraints must be a list of"),
+        ({"bounds": None, "candidates": X3, "equality_constraints": [([0], [1.0], 1.0)]}, "leave out those"),
+        ({"discrete": {0: [0, 1], 1: [0, 1]}, "equality_constraints": [([0], [1.0], 3.0)]}, "no design fulfils"),
         ({"settings": {"outlier_shar": 0.1}}, "did you mean 'outlier_share'"),
     ],
 )
 def test_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         suggest(**{"X": X3, "Y": [1.0, 2.0, 0.0], "bounds": BOX} | arguments)
+
+
+def test_sums_and_inequalities_are_kept_on_a_box_steps_and_a_finite_space():
+    X = torch.tensor([[46, 16, 38], [26, 48, 26], [28, 59, 13], [54, 42, 4], [40, 0, 60], [31, 48, 21.0]])
+    Y = -((X - torch.tensor([40.0, 35.0, 25.0])) ** 2).sum(-1)
+    space = {"bounds": [[0.0] * 3, [100.0] * 3], "equality_constraints": [([0, 1, 2], [1.0] * 3, 100.0)]}
+    space["inequality_constraints"] = [([0, 1], [-1.0, -2.0], -120.0)]
+    steps = {"discrete": {i: range(101) for i in range(3)}}
+    finite = {"discrete": {i: range(0, 101, 10) for i in range(3)}}
+    for kind in ({}, steps, finite, {"discrete": {0: range(0, 101, 5)}}):
+        for data in ((X, Y), (X[:0], [])):
+            found = suggest(*data, q=2, num_initial=4, **space, **kind, **SEARCH).X
+            torch.testing.assert_close(found.sum(-1), torch.full((2,), 100.0, dtype=torch.float64))
+            assert bool((found[:, 0] + 2.0 * found[:, 1] <= 120.0 + 1e-3).all())
+            for i, values in kind.get("discrete", {}).items():
+                assert set(found[:, i].tolist()) <= set(values)
+    mixed = {**space, "bounds": [[0.0] * 4, [100.0] * 3 + [1.0]], "categorical": {3: range(2)}}
+    XC = torch.cat([X, torch.arange(6.0).unsqueeze(-1) % 2], -1)
+    found = suggest(XC, Y, num_initial=4, **mixed, **steps, **SEARCH).X
+    assert float(found[0, :3].sum()) == 100.0
+
+
+def test_the_design_to_use_is_good_under_bad_conditions():
+    """On average 3 is best, but in humid air, which is one day in three, only designs below 1 are any good."""
+    X = torch.tensor([[x, z] for x in (0.0, 0.5, 1.0, 2.0, 3.0, 4.0) for z in (0.0, 0.5, 1.0)]).double()
+
+    def outcome(X):
+        return 5.0 - (X[:, 0] - 3.0).abs() - 8.0 * X[:, 1] * (X[:, 0] > 0.75)
+
+    box = {"bounds": [[0.0, 0.0], [4.0, 1.0]], "conditions": [1], **SEARCH}
+    now = suggest(X, outcome(X), q=2, X_failed=[[4.0, 1.0]], **box)
+    assert X[now.best, 0] <= 0.5
+    assert outcome(X[now.best : now.best + 1])[0] == pytest.approx(now.mean, abs=0.5)
+    assert set(now.X[:, 1].tolist()) <= {0.0, 0.5, 1.0}
+    assert X[suggest(X, outcome(X), bounds=box["bounds"], q=0).best, 0] == 3.0
+    alone = suggest(X, outcome(X), q=2, set_conditions=False, X_pending=[[2.5, math.nan]], **box)
+    assert bool(alone.X[:, 0].isfinite().all() & alone.X[:, 1].isnan().all())
+    listed = suggest(X.flip(-1), outcome(X), candidates=[[0.2], [0.4], [3.5]], conditions=[0], **SEARCH)
+    assert float(listed.X[0, 1]) in (0.2, 0.4, 3.5)
+    assert suggest([], [], **box).X.isnan().tolist() == [[False, True]]
+    categories = {"bounds": [[0.0, 0.0], [4.0, 2.0]], "categorical": {1: range(3)}}
+    codes = torch.stack([X[:, 0], 2.0 * X[:, 1]], -1)
+    assert suggest(codes, outcome(X), conditions=[1], **categories, **SEARCH).X[0, 1] in (0.0, 1.0, 2.0)
+
+
+@pytest.mark.parametrize("kind", ["Int64", "Float64", "bool", "mixed"])
+def test_tables_of_pandas_with_columns_of_several_dtypes(kind):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1, 2, 3, 4, 5, 6], "b": [0.1, 0.4, 0.2, 0.9, 0.5, 0.6]})
+    y = pd.Series([1.0, 2.0, 3.0, 2.5, 2.0, 1.0])
+    plain = suggest(frame, y, bounds=[[0, 0], [6, 1]], **SEARCH).X
+    if kind == "bool":
+        frame = frame.assign(a=frame.a > 3)
+        plain = suggest(frame.astype(float), y, bounds=[[0, 0], [6, 1]], **SEARCH).X
+    else:
+        frame = frame.assign(a=frame.a.astype("Int64")).astype({"b": "float64" if kind == "Int64" else "Float64"})
+        frame = frame.astype("Float64") if kind == "Float64" else frame
+    assert torch.equal(suggest(frame, y, bounds=[[0, 0], [6, 1]], **SEARCH).X, plain)
+    with pytest.raises(ValueError, match="give texts as numbers"):
+        suggest(frame.astype(str), y, bounds=[[0, 0], [6, 1]])

@@ -326,6 +326,7 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
         environment = finite_environment(options["environment"], data.X)
         weight = ScalarizedPosteriorTransform(data.X.new_tensor([-1.0])) if sign < 0 else None
         designs = data.X[:, : -environment.appended]
+        model = model.reliable_model(sign > 0.0) if isinstance(model, RobustGP) else model
         design = recommend_design(model, environment, options["functional"], designs, weight)
         row, value = int(design.index), sign * unit * float(design.value)
         conditions = options["environment"]["points"][0]

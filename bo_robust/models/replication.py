@@ -112,7 +112,7 @@ def replication_candidates(model: RobustGP, maximize: bool | None = None, replic
     best = value[supported].amax() if supported.any() else -math.inf
     # A replicate that is no better than what the others support has contradicted the observation.
     contradicted = (~model.inlier_mask | model.held_mask) & (replicates & (value <= best)).any(1)
-    undecided = (replicates.sum(1) < 2) & ~supported & ~contradicted
+    undecided = (replicates.sum(1) < 2) & ~supported & ~contradicted & model.within_limits()
     rows = (undecided & (value > best)).nonzero().squeeze(-1)
     return rows[value[rows].argsort(descending=True)]
 

@@ -225,7 +225,7 @@ class RobustGP(MovableGP):
     def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
         """Choose the inliers and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
         Y = self.train_Y_all.squeeze(-1)
-        within = Y[self._within_limits()]
+        within = Y[self.within_limits()]
         scales = outcome_scales(within, self.outcome_limits) if self._learns_scale else [self.outcome_scale]
         scale, detection = find_outliers(self._search_data(), scales)
         self._set_scale(scale)
@@ -311,13 +311,17 @@ class RobustGP(MovableGP):
         """
         return recommendable(self.train_X_all, self.reliable_mask(maximize))
 
+    def reliable_model(self, maximize: bool | None = None) -> SingleTaskGP:
+        """A ``SingleTaskGP`` of the reliable observations that shares these modules; errors as of :meth:`predict`."""
+        return self._standard_model(self.reliable_mask(maximize)[self.inlier_mask])
+
     def predict(self, X: Tensor, maximize: bool | None = None) -> Prediction:
         """What to report at points ``n x d``: mean and 95 % interval of f by the reliable observations alone.
 
         They end at the ``outcome_limits``. ``maximize`` is as for :meth:`reliable_mask`. Raises ``ValueError`` before a
         fit, or if observations were added.
         """
-        model = self._standard_model(self.reliable_mask(maximize)[self.inlier_mask])
+        model = self.reliable_model(maximize)
         with torch.no_grad():
             posterior: Any = model.posterior(X)
             try:
@@ -449,8 +453,8 @@ class RobustGP(MovableGP):
         if not torch.equal(self.train_inputs[0], self.train_X_all[self.inlier_mask]):
             raise ValueError("observations were added to this RobustGP; make and fit a new one of all data.")
 
-    def _within_limits(self) -> Tensor:
-        """Which observations are within the limits, ``n`` bool."""
+    def within_limits(self) -> Tensor:
+        """Which observations are within the ``outcome_limits``, ``n`` bool."""
         lower, upper = self.outcome_limits
         return ((self.train_Y_all >= lower) & (self.train_Y_all <= upper)).squeeze(-1)
 
@@ -474,7 +478,7 @@ class RobustGP(MovableGP):
             replicates=self.replicate_mask().cpu().numpy(),
             prior=self.outlier_prior,
             standardised=standardised,
-            possible=self._within_limits().cpu().numpy(),
+            possible=self.within_limits().cpu().numpy(),
         )
 
     def _adopt(self, detection: OutlierDetection, restandardise: bool) -> None:

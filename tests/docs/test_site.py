@@ -130,7 +130,7 @@ def test_a_page_can_be_read_to_its_end(page):
 
 
 def test_all_pages_can_be_read_in_an_hour():
-    assert sum(len(path.read_text(encoding="utf-8").split()) for path in PAGES.glob("*.md")) <= 9000
+    assert sum(len(path.read_text(encoding="utf-8").split()) for path in PAGES.glob("*.md")) <= 10_500
 
 
 MAP = (PAGES / "contributing.md").read_text(encoding="utf-8").split("| to change | look in |\n| --- | --- |\n")[1]

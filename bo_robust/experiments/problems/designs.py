@@ -17,8 +17,10 @@ from botorch.utils.transforms import unnormalize
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from bo_robust.cells import TableError
+from bo_robust.columns import Column, Said, column_of
 from bo_robust.experiments.problems.data import verified
-from bo_robust.table import Column, Table, TableError, read_table
+from bo_robust.table import Table, read_table
 from bo_robust.utils.input_checks import check_positive
 from bo_robust.utils.random import stream
 from bo_robust.utils.specs import nearest, quoted
@@ -162,20 +164,17 @@ class OwnTable:
 
 def _problem_of_table(name: str, table: Table, target: str, maximise: bool) -> DesignProblem:
     """Designs are the distinct rows of parameters; a reading is that of one of the rows with this design."""
-    blank = next((i for i, row in enumerate(table.rows) if not row), None)
-    if blank is not None:
-        raise TableError(f"{table.path}, row {blank + 2} is blank; delete it.")
-    columns = [Column.of(column, [table]) for column in table.names if column != target]
-    readings = Column.of(target, [table])
+    columns = [column_of(column, [table], Said()) for column in table.names if column != target]
+    readings = column_of(target, [table], Said())
     if readings.categories:
         raise TableError(f"{table.path}: column {target!r} holds no numbers.")
-    encoded = np.concatenate([_encoded(column, table.cells(column.name)) for column in columns], 1)
+    encoded = np.concatenate([_encoded(column, table) for column in columns], 1)
     points, design = np.unique(encoded, axis=0, return_inverse=True)
     if len(points) < 2:
         raise TableError(f"{table.path} has {len(points)} designs; there is nothing to choose from.")
     low, high = points.min(0), points.max(0)
     candidates = torch.from_numpy((points - low) / np.where(high > low, high - low, 1.0))
-    signed = np.array([readings.encode(cell) for cell in table.cells(target)]) * (1.0 if maximise else -1.0)
+    signed = np.array(readings.codes(table)) * (1.0 if maximise else -1.0)
     groups = [signed[design.reshape(-1) == i] for i in range(len(points))]
     means = np.array([group.mean() for group in groups])
     centre, scale = means.mean(), means.std(ddof=1)
@@ -195,7 +194,7 @@ def _problem_of_table(name: str, table: Table, target: str, maximise: bool) -> D
     return DesignProblem(name, d, candidates, lambda X: values[place(X)], best, read, notes, float(centre / scale))
 
 
-def _encoded(column: Column, cells: list[str]) -> np.ndarray:
+def _encoded(column: Column, table: Table) -> np.ndarray:
     """A column of numbers, ``n x 1``, or one column for each category."""
-    numbers = np.array([[column.encode(cell)] for cell in cells])
+    numbers = np.array(column.codes(table))[:, None]
     return (numbers == np.arange(len(column.categories))).astype(float) if column.categories else numbers

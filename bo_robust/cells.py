@@ -1,0 +1,112 @@
+"""Cells of a laboratory's table: numbers as several countries write them, units, dates, and words for no reading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+PENDING = ("", "-", "–", "—", "n/a", "na", "#n/a", "#na", "nan")
+FAILED = "failed"
+SPACES = str.maketrans(dict.fromkeys("\u00a0\u2007\u2009\u202f", " ") | {"\u2212": "-"})
+PARTS = re.compile(
+    r"(?P<sign>[+-]?)\s*(?P<body>\d[\d.,]*(?:[ '’]\d{3}(?!\d)[.,\d]*)*|[.,]\d+)(?P<exponent>[eE][+-]?\d+)?"
+    r"\s*(?P<unit>(?:[^\W\d_]|[%‰°º€$£(\[/])[^±<>]*)?"
+)
+GROUPED = re.compile(r"\d{1,3}(?:[ '’]\d{3})+(?!\d)")
+DATE = re.compile(
+    r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3(\d{4}|\d{2})|\d{1,2}[-. ]+[^\W\d_]{3,9}[-. ]+\d{2,4}"
+    r"|(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]))([T ].*)?|\d{1,2}:\d{2}(:\d{2})?( ?[ap]m)?",
+    re.IGNORECASE,
+)
+
+
+class TableError(ValueError):
+    """A table that cannot be used; the message names file, row and column."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A number as it is written.
+
+    Attributes:
+        digits: Digits and marks between sign and exponent, without spaces.
+        unit: What follows the number.
+        decimal: The decimal mark that these digits prove, "." or ","; "" where they have no mark, and "?" where their
+            mark, with three digits behind it, may be either.
+    """
+
+    sign: str
+    digits: str
+    exponent: str
+    unit: str
+    decimal: str
+
+    def value(self, decimal: str) -> float:
+        """The number, where this is the decimal mark."""
+        digits = self.digits.replace(other(decimal), "").replace(decimal, ".")
+        return float(f"{self.sign}{digits}{self.exponent}")
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether its thousands are separated beyond doubt by a point or comma."""
+        return self.decimal in (".", ",") and other(self.decimal) in self.digits
+
+
+def other(decimal: str) -> str:
+    return "," if decimal == "." else "."
+
+
+def written(cell: str) -> Written | None:
+    """The number in a cell, with its unit; None where it is no number."""
+    match = PARTS.fullmatch(cell.translate(SPACES).strip())
+    if match is None:
+        return None
+    digits, spaced = match["body"], GROUPED.match(match["body"])
+    digits = re.sub("[ '’]", "", digits) if spaced else digits
+    if not re.fullmatch(r"[\d.,]+", digits) or (decimal := _decimal(digits, spaced is not None)) is None:
+        return None
+    unit = (match["unit"] or "").strip()
+    return Written(match["sign"], digits, match["exponent"] or "", unit.strip("[]() ") or unit, decimal)
+
+
+def _decimal(digits: str, spaced: bool) -> str | None:
+    if digits.isdigit():
+        return ""
+    for mark, group in ((".", ","), (",", ".")):
+        m, g = re.escape(mark), re.escape(group)
+        if re.fullmatch(rf"\d*{m}\d+|\d+{m}", digits):
+            return "?" if not spaced and re.fullmatch(rf"[1-9]\d{{0,2}}{m}\d{{3}}", digits) else mark
+        if re.fullmatch(rf"\d{{1,3}}({g}\d{{3}})+{m}\d+|\d{{1,3}}({g}\d{{3}}){{2,}}", digits):
+            return mark
+    return None
+
+
+def is_date(cell: str) -> bool:
+    return DATE.fullmatch(cell.translate(SPACES).strip()) is not None
+
+
+def is_pending(cell: str) -> bool:
+    return cell.lower() in PENDING
+
+
+def advice(cell: str) -> str:
+    """What to write in place of a reading that is no number."""
+    plain = cell.translate(SPACES).strip()
+    if re.match(r"[<>≤≥~≈]", plain):
+        return "is a limit; write the limit as a number, or leave the cell blank, as if the reading were pending"
+    if "±" in plain or "+/-" in plain or "+-" in plain:
+        return "has an error behind it; write the number alone, as the noise is learned from all readings"
+    if re.fullmatch(r"n\.? ?d\.?|b\.?d\.?l\.?|l\.?o\.?d\.?", plain, re.IGNORECASE):
+        return "may mean that nothing was found (write the limit as a number) or measured (leave the cell blank)"
+    if any(c.isdigit() for c in plain):
+        return "is no number; correct it"
+    return f"is no number; leave the cell blank while it is pending, or write {FAILED} if the experiment gave none"
+
+
+def decimal_marks(cells: Iterable[str]) -> dict[str, str]:
+    """The decimal marks that a column of numbers proves, each with a cell that does; none of another column."""
+    numbers = [(cell, written(cell)) for cell in cells if not is_pending(cell) and cell.lower() != FAILED]
+    if any(number is None for _, number in numbers):
+        return {}
+    return {n.decimal: cell for cell, n in numbers if n is not None and n.decimal in (".", ",")}
