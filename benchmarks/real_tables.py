@@ -73,6 +73,7 @@ class Score(NamedTuple):
     nlpd: float
     rmse: float
     flagged: Tensor
+    held: Tensor
     seconds: float
     scale: str
 
@@ -126,7 +127,9 @@ def score(make: Callable[[Tensor, Tensor], Any], data: Split, seed: int) -> Scor
     density = density.clamp_min(LEAST_DENSITY)
     name = str(getattr(model, "outcome_scale", "y"))
     error = (median - data.Y_held_out).square().mean().sqrt()
-    return Score(float(-density.mean()), float(error), flagged_by(model), seconds, name)
+    flagged = flagged_by(model)
+    held = ~flagged & ~model.reliable_mask() if isinstance(model, RobustGP) else torch.zeros_like(flagged)
+    return Score(float(-density.mean()), float(error), flagged, held, seconds, name)
 
 
 Result = tuple[Split, Score, Score]  # with the scores of SingleTaskGP and of a model
@@ -135,6 +138,7 @@ Result = tuple[Split, Score, Score]  # with the scores of SingleTaskGP and of a 
 def compared(results: list[Result]) -> dict[str, float]:
     """What a model does on all sets; densities and errors are less those of ``SingleTaskGP``, shares in percent."""
     wrong, flagged = torch.cat([data.wrong for data, *_ in results]), torch.cat([own.flagged for *_, own in results])
+    held = torch.cat([own.held for *_, own in results])
     nlpd = [own.nlpd - plain.nlpd for _, plain, own in results]
     return {
         "NLPD": float(np.mean(nlpd)),
@@ -142,6 +146,8 @@ def compared(results: list[Result]) -> dict[str, float]:
         "log RMSE": float(np.mean([math.log(own.rmse / plain.rmse) for _, plain, own in results])),
         "inliers flagged": 100.0 * float(flagged[~wrong].double().mean()),
         "outliers flagged": 100.0 * float(flagged[wrong].double().mean()),
+        "outliers flagged or held": 100.0 * float((flagged | held)[wrong].double().mean()),
+        "any held": 100.0 * float(np.mean([bool(own.held.any()) for *_, own in results])),
         "largest flagged": 100.0 * float(np.mean([bool(own.flagged[data.Y.argmax()]) for data, _, own in results])),
         "any flagged": 100.0 * float(np.mean([bool(own.flagged.any()) for *_, own in results])),
         "scale learnt": 100.0 * float(np.mean([own.scale != "y" for *_, own in results])),
@@ -161,6 +167,7 @@ def summarise(name: str, regime: str, most: int, results: list[Result]) -> None:
         ("log RMSE against SingleTaskGP", "log RMSE", "log", -0.9 if large else None),
         ("inliers flagged", "inliers flagged", "%", None if clean else 1.0),
         ("scale learnt", "scale learnt", "% of sets", None),
+        ("sets with a held reading", "any held", "%", None),
         ("CPU time of a fit over SingleTaskGP's", "CPU time ratio", "times", 3.0),
     ]
     if clean:
@@ -171,6 +178,8 @@ def summarise(name: str, regime: str, most: int, results: list[Result]) -> None:
     else:
         share = found["outliers flagged"]
         report(f"{regime}, outliers flagged: {name}", share, "%", detail, least=93.0 if large else None)
+        share = found["outliers flagged or held"]
+        report(f"{regime}, outliers flagged or held: {name}", share, "%", detail, least=95.0 if large else None)
     for goal, statistic, unit, limit in goals:
         report(f"{regime}, {goal}: {name}", found[statistic], unit, detail, most=limit)
 

@@ -18,7 +18,13 @@ from baybe.surrogates import GaussianProcessSurrogate
 from baybe.targets import NumericalTarget
 from botorch.models import SingleTaskGP
 
-from bo_robust.integrations.baybe import RobustGPSurrogate, outlier_measurements, recommend, replicates
+from bo_robust.integrations.baybe import (
+    RobustGPSurrogate,
+    held_measurements,
+    outlier_measurements,
+    recommend,
+    replicates,
+)
 from bo_robust.models import RobustGP
 
 PARAMETERS = [
@@ -139,9 +145,38 @@ def test_mixed_search_space():
     assert percent(run.recommend(1)).item() > 70.0
 
 
+def skewed(factor=None):
+    """A campaign of 16 continuous recipes with a yield over factors, and the row of one of the best, off by a factor."""
+    rng = np.random.default_rng(1)
+    data = pd.DataFrame(rng.random((16, 2)), columns=["a", "b"])
+    data["y"] = np.exp(5.0 - 14.0 * (data.a - 0.4) ** 2 - 12.0 * (data.b - 0.5) ** 2 + 0.02 * rng.normal(size=16))
+    row = data["y"].nlargest(3).index[-1]
+    data.loc[row, "y"] *= factor or 1.0
+    run = campaign(space=SearchSpace.from_product([NumericalContinuousParameter(k, (0, 1)) for k in "ab"]))
+    run.add_measurements(data)
+    return run, data, row
+
+
+def test_statistics_of_a_skewed_target():
+    run, data, _ = skewed()
+    assert not only_model(run).outcome_scale.is_identity
+    low, mode, high = run.posterior_stats(data.head(4), stats=[0.05, "mode", 0.95]).to_numpy().T
+    assert ((low > 0.0) & (low < mode) & (mode < high)).all()
+
+
+def test_a_value_ten_times_too_large_is_not_recommended():
+    run, data, row = skewed(10.0)
+    assert row in [*outlier_measurements(run).index, *held_measurements(run).index]
+    best = recommend(run)
+    assert best.index[0] != row
+    assert float(best["y_mean"].iloc[0]) < 1.5 * data.drop(index=row)["y"].max()
+
+
 def test_refusals():
     with pytest.raises(ValueError, match="surrogate_model"):
         outlier_measurements(measured(surrogate=GaussianProcessSurrogate()))
+    with pytest.raises(ValueError, match="add measurements"):
+        outlier_measurements(campaign())
     two = ParetoObjective([NumericalTarget("y"), NumericalTarget("z")])
     run = campaign(two)
     run.add_measurements(measured().measurements[["temperature", "solvent", "y"]].assign(z=1.0))

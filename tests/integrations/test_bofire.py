@@ -13,7 +13,7 @@ from bofire.data_models.objectives.api import CloseToTargetObjective, MaximizeOb
 from bofire.data_models.strategies.api import MoboStrategy, SoboStrategy
 from bofire.data_models.surrogates.api import BotorchSurrogates, SingleTaskGPSurrogate
 
-from bo_robust.integrations.bofire import RobustGPSurrogate, outlier_experiments
+from bo_robust.integrations.bofire import RobustGPSurrogate, held_experiments, outlier_experiments
 from bo_robust.models import RobustGP
 
 INPUTS = Inputs(
@@ -90,6 +90,26 @@ def test_json_of_a_strategy_holds_the_surrogate_and_its_options():
     (loaded,) = again.surrogate_specs.surrogates
     assert isinstance(loaded, RobustGPSurrogate)
     assert (loaded.outlier_share, loaded.outlier_density, loaded.kernel) == (0.1, 0.02, surrogate.kernel)
+
+
+def test_a_strategy_from_json_takes_skewed_values():
+    data = measured(18)
+    data["y"] = np.exp(data["y"] / 3.0)
+    domain = Domain(inputs=INPUTS, outputs=outputs())
+    SoboStrategy.model_rebuild(force=True)
+    surrogate = RobustGPSurrogate(inputs=INPUTS, outputs=domain.outputs)
+    specification = SoboStrategy(domain=domain, surrogate_specs=BotorchSurrogates(surrogates=[surrogate]), seed=0)
+    strategy = strategies.map(SoboStrategy.model_validate_json(specification.model_dump_json()))
+    strategy.tell(data)
+    (fitted_surrogate,) = strategy.surrogates.surrogates
+    assert not fitted_surrogate.model.outcome_scale.is_identity
+    assert len(strategy.ask(1)) == 1
+    assert bool((strategy.predict(data)["y_sd"] > 0.0).all())
+    wrong = data.copy()
+    wrong.loc[int(data["y"].argmax()), "y"] *= 10.0
+    strategy.tell(wrong, replace=True)
+    found = [*outlier_experiments(strategy).index, *held_experiments(strategy).index]
+    assert int(data["y"].argmax()) in found
 
 
 def test_options_and_dump_of_the_model():
