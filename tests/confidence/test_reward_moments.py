@@ -127,11 +127,6 @@ def test_rewards_without_a_mean_warn():
 
 
 def test_real_rewards(data_dir):
-    rtt = load_npz("seattle_latency", data_dir)["rtt_10ms"] / 100.0
-    client = -np.delete(rtt[:344, 0], 0, axis=1)
-    latency = propose_constants(client, np.tile(np.arange(98), 344))
-    assert latency.tail_index < 2.0
-    assert latency.alpha < 0.5
     prices = load_csv("djia29", data_dir).iloc[:, 1:].to_numpy(dtype=np.float64)
     returns = propose_constants(np.diff(np.log(prices), axis=0), np.tile(np.arange(29), len(prices) - 1))
     assert 2.0 < returns.tail_index < 5.0
