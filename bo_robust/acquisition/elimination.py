@@ -17,8 +17,8 @@ from torch import Tensor
 
 from bo_robust.bandits.posteriors import elimination as tests
 from bo_robust.bandits.posteriors.elimination import Failures
-from bo_robust.confidence import BayesianFiniteWidth, BKBWidth, RandomisedWidth
-from bo_robust.confidence.base import EXPLORING
+from bo_robust.confidence import BayesianFiniteWidth
+from bo_robust.confidence.base import DIMENSION, EXPLORING, UNIFORM
 from bo_robust.confidence.candidate_widths import Widths, check_number, check_unit_scale, each, widths_at
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.moments import variance_in_sequence
@@ -289,7 +289,7 @@ def widths_of_round(width: Widths, t: int, gains: Tensor) -> Tensor:
 def _check_width(width: Any, model: CandidateEnsemble) -> None:
     check_number(width, len(model.candidates))
     for w in each(width):
-        if isinstance(w, type) or not callable(w) or isinstance(w, RandomisedWidth | BKBWidth):
+        if isinstance(w, type) or not callable(w) or {UNIFORM, DIMENSION} & getattr(w, "needs", frozenset()):
             raise ValueError(
                 "width must be a schedule of bo_robust.confidence that depends on the round and the information gain "
                 f"only, such as BayesianFiniteWidth(1000, 0.1), or a tuple of such; got {quoted(w)}."

@@ -5,7 +5,6 @@ TGP-UCB (Ray Chowdhury & Gopalan 2019). Points without feedback yet are hallucin
 mean and width stay, and the standard deviation is that after observing them.
 """
 
-import math
 from numbers import Integral
 from typing import Any
 
@@ -19,7 +18,8 @@ from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
 from bo_robust.acquisition.elimination import Elimination, check_elimination_of
-from bo_robust.confidence import BKBWidth, Width
+from bo_robust.confidence import Width
+from bo_robust.confidence.base import DIMENSION, GAIN, UNIFORM, needs_of
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
@@ -112,8 +112,8 @@ class GPUCB(ConfidenceBoundAcquisition):
         model: A fitted model with one output, or with several and a ``posterior_transform``. Batched models
             (``batch_shape`` s) get one width per member.
         width: Confidence width, called as ``width(t, information_gain, uniform)``. The model's information gain (exact
-            GPs only) and random numbers are computed only if a call with NaN in their place shows that the width
-            depends on them.
+            GPs only) and random numbers are computed only if they are among its ``needs``. A callable without that
+            attribute gets both.
         t: Round about to be run, a whole number >= 1; default one more than the number of observations in the model.
         posterior_transform: To one output. Like an outcome transform, it does not rescale widths in the units of f
             (``norm_bound``): on a ``SingleTaskGP`` with its default ``Standardize`` these are standardised units.
@@ -175,25 +175,20 @@ class GPUCB(ConfidenceBoundAcquisition):
 def width_of_round(
     width: Width, t: int, model: Model, dtype: torch.dtype, generator: torch.Generator | None
 ) -> float | Tensor:
-    """w_t; random numbers and the information gain are computed only if the width depends on them."""
+    """w_t; random numbers and the information gain are computed only if the width needs them."""
+    needs = needs_of(width)
+    uniform = torch.zeros(model.batch_shape, dtype=dtype)
+    if UNIFORM in needs:
+        uniform = torch.rand(uniform.shape, generator=generator, dtype=dtype)
     gain: float | Tensor = 0.0
-    uniform = torch.full(model.batch_shape, math.nan, dtype=dtype)
-    # A width that reads the draws answers NaN to NaN; so does one that reads the information gain, below.
-    drawn = _has_nan(width(t, information_gain=gain, uniform=uniform))
-    uniform = torch.rand(uniform.shape, generator=generator, dtype=dtype) if drawn else torch.zeros_like(uniform)
-    if isinstance(width, BKBWidth):
-        known = getattr(model, "effective_dimension", None)
-        if not isinstance(known, Tensor):
-            raise ValueError("BKBWidth needs a model with an effective_dimension, such as BKBModel.")
-        gain = known
-    elif _has_nan(width(t, information_gain=math.nan, uniform=uniform)):
+    if DIMENSION in needs:
+        gain = getattr(model, DIMENSION, 0.0)
+        if not isinstance(gain, Tensor):
+            raise ValueError(f"{type(width).__name__} needs a model with an effective_dimension, such as BKBModel.")
+    elif GAIN in needs:
         gain = information_gain(model)
         uniform = uniform.to(gain.device)
     return width(t, information_gain=gain, uniform=uniform)
-
-
-def _has_nan(value: float | Tensor) -> bool:
-    return bool(torch.as_tensor(value).isnan().any())
 
 
 def reference(model: Model) -> Tensor:

@@ -17,7 +17,8 @@ from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dtc import DTCPosterior
 from bo_robust.bandits.tgp_ucb import truncated_rewards
-from bo_robust.confidence import BKBWidth, Width
+from bo_robust.confidence import Width
+from bo_robust.confidence.base import DIMENSION, needs_of
 from bo_robust.confidence.truncation import NoTruncation, Truncation, check_rule
 from bo_robust.features.leverage import redrawn
 from bo_robust.utils.input_checks import check_oversampling, quoted
@@ -105,7 +106,7 @@ def new_dictionary(posterior: DTCPosterior, oversampling: float, uniforms: Tenso
 
 
 def sparse_width(state: State, width: Width, uniform: Tensor) -> Tensor | float:
-    """The width of the coming round; :class:`BKBWidth` is given sum sigma~^2, others the information gain."""
+    """The width of the coming round, which gets sum sigma~^2 if it needs that, and else the information gain."""
     posterior = state.posterior
-    known = posterior.effective_dimension if isinstance(width, BKBWidth) else posterior.information_gain
-    return width(state.round + 1, known, uniform)
+    gain = posterior.effective_dimension if DIMENSION in needs_of(width) else posterior.information_gain
+    return width(state.round + 1, gain, uniform)

@@ -19,7 +19,7 @@ from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked
 from bo_robust.bandits.posteriors import candidates
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.candidates import CandidatePosterior, Observed
-from bo_robust.confidence import BKBWidth
+from bo_robust.confidence.base import DIMENSION, needs_of
 from bo_robust.confidence.candidate_widths import Widths, check_number, check_unit_scale, each, widths_at
 from bo_robust.utils.linalg import row_argmax
 
@@ -63,7 +63,7 @@ class CandidateAlgorithm(ArmAlgorithm):
         check_number(self.width, h)
         names = [f"candidate {u}" for u in range(h)]
         check_unit_scale(self.width, names, lambda u: diagonal[u] if diagonal.ndim == 2 else diagonal)
-        if any(isinstance(w, BKBWidth) for w in each(self.width)):
+        if any(DIMENSION in needs_of(w) for w in each(self.width)):
             raise ValueError("BKBWidth is for BKB and BBKB; give another width.")
         return posterior
 

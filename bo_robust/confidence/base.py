@@ -4,7 +4,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,17 +16,39 @@ Number = float | Tensor
 EXPLORING = 5.0**-0.5
 
 
+# What a width may read besides the round: its arguments of these names, and BKB's sum in place of the first.
+GAIN, UNIFORM, DIMENSION = "information_gain", "uniform", "effective_dimension"
+
+
 class Width(Protocol):
-    """A confidence width; :meth:`ScaledWidth.__call__` explains the arguments."""
+    """A confidence width; :meth:`ScaledWidth.__call__` explains the arguments, :func:`needs_of` what is computed."""
 
     def __call__(self, t: int, information_gain: Number = 0.0, uniform: Number | None = None) -> Number: ...
+
+
+def needs_of(width: Width) -> frozenset[str]:
+    """What a call of the width reads besides the round. A callable that does not say so gets both arguments."""
+    needs: frozenset[str] = getattr(width, "needs", frozenset({GAIN, UNIFORM}))
+    return needs
 
 
 @dataclass(frozen=True)
 class ScaledWidth(ABC):
     """Base of the widths: checks settings and the round, and multiplies by ``scale``."""
 
+    by_norm_bound: ClassVar[bool] = False  # whether it holds where k(x, x) <= 1 only
+
     scale: float = field(default=1.0, kw_only=True)
+
+    def __init_subclass__(cls) -> None:
+        """Forget the needs of the parent where a subclass computes the width anew and does not state its own."""
+        if "_at" in vars(cls) and "needs" not in vars(cls):
+            cls.needs = ScaledWidth.needs  # type: ignore[method-assign]
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What a call reads besides ``t``: ``information_gain``, ``uniform``, or ``effective_dimension`` (of BKB)."""
+        return frozenset({GAIN, UNIFORM})
 
     def __post_init__(self) -> None:
         check_settings(self)

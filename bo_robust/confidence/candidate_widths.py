@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from bo_robust.confidence.base import Width
-from bo_robust.confidence.widths import RKHSWidth, SelfNormalisedWidth
 from bo_robust.utils.input_checks import check_tensor
 
 # One width for all candidates, which is handed the information gain of each, or one width per candidate
@@ -45,7 +44,7 @@ def check_unit_scale(width: Widths, names: Sequence[str], diagonal: Callable[[in
     """
     widths = width if isinstance(width, tuple) else (width,) * len(names)
     for u, (w, name) in enumerate(zip(widths, names, strict=True)):
-        if not isinstance(w, RKHSWidth | SelfNormalisedWidth):
+        if not getattr(w, "by_norm_bound", False):
             continue
         largest = float(diagonal(u).max())
         # A correlation matrix may exceed 1 on its diagonal by rounding.

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from bo_robust.confidence.base import Number, ScaledWidth, known, log, sqrt
+from bo_robust.confidence.base import GAIN, Number, ScaledWidth, known, log, sqrt
 from bo_robust.utils.input_checks import check_count
 
 
@@ -46,6 +46,8 @@ class TGPWidth(_HeavyTailWidth):
 
     delta: float
 
+    needs = frozenset({GAIN})
+
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         spread = sqrt(gain * 2.0 - 2.0 * math.log(self.delta))
         return self.norm_bound + (3.0 * self._level(t - 1) / math.sqrt(self.noise_var)) * spread
@@ -78,6 +80,8 @@ class ATAFourierWidth(_ATAWidth):
         num_features: m >= 1, the number of FREQUENCIES (the features are 2 m sines and cosines).
     """
 
+    needs = frozenset[str]()
+
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         return self.norm_bound + self._noise_term(t, 2)
 
@@ -97,6 +101,8 @@ class ATANystromWidth(_ATAWidth):
 
     epsilon: float
 
+    needs = frozenset[str]()
+
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         prior = self.norm_bound * (1.0 + 1.0 / math.sqrt(1.0 - self.epsilon))
         return prior + self._noise_term(t, 4)
@@ -110,6 +116,8 @@ class PublishedTGPWidth(_HeavyTailWidth):
     for b_{t-1}. It has no guarantee (github.com/sayakrc/Bayesian-Optimization-under-Heavy-tailed-Payoffs). Arguments
     are those of :class:`TGPWidth` without ``delta``.
     """
+
+    needs = frozenset[str]()
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         return self.norm_bound + self._level(t) * math.sqrt(math.log(t) / self.noise_var)
@@ -135,6 +143,8 @@ class PublishedATAWidth(_HeavyTailWidth):
         check_count(2, horizon=self.horizon)
         super().__post_init__()
 
+    needs = frozenset[str]()
+
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         p = known(self.num_directions)
         return self.norm_bound + self._spread(t, p, log(p * self.horizon))
@@ -143,6 +153,8 @@ class PublishedATAWidth(_HeavyTailWidth):
 @dataclass(frozen=True)
 class LogWidth(ScaledWidth):
     """w_t = log t, without a guarantee (Ray Chowdhury & Gopalan 2019, Section 6, Figure 1 (f)); w_1 = 0."""
+
+    needs = frozenset[str]()
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         return math.log(t)

@@ -1,4 +1,4 @@
-"""Information gain of sets of points, bounds on its maximum gamma_T, and the effective dimension.
+"""Information gain of sets of points, and bounds on its maximum gamma_T.
 
 gamma_T is the maximum of 1/2 logdet(I + K_A / noise_var) over T points, which may repeat. All gains are in nats.
 Source: Srinivas et al. 2010, Section 5 and Appendix C.
@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from bo_robust.utils.input_checks import check_count, check_finite, check_kernel_matrix, check_positive, check_tensor
+from bo_robust.utils.input_checks import check_count, check_kernel_matrix, check_positive, check_tensor
 
 # Greedy maximisation of a monotone submodular function reaches this share of the maximum.
 GREEDY_SHARE = 1.0 - math.exp(-1.0)
@@ -24,7 +24,12 @@ def exact(K: Tensor, noise_var: float) -> Tensor:
     K is their kernel matrix, repeats included, ``... x t x t``, positive semi-definite, t >= 0. Raises
     ``torch.linalg.LinAlgError`` if I + K / noise_var is not positive definite.
     """
-    factor = torch.linalg.cholesky(_add_diagonal(K, noise_var) / noise_var)
+    check_positive(noise_var=noise_var)
+    check_tensor("K", K, floating=False)
+    if K.ndim < 2 or K.shape[-1] != K.shape[-2] or not K.is_floating_point():
+        raise ValueError(f"K must be floating point, ... x t x t, got {K.dtype} of shape {tuple(K.shape)}.")
+    identity = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+    factor = torch.linalg.cholesky((K + noise_var * identity) / noise_var)
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
@@ -73,51 +78,3 @@ def greedy(K: Tensor, noise_var: float, T: int) -> tuple[Tensor, Tensor]:
 def greedy_bound(K: Tensor, noise_var: float, T: int) -> Tensor:
     """Upper bounds on gamma_1..gamma_T from the greedy design, F(A_t) / (1 - 1/e) (eq. 5), ``T``; as :func:`greedy`."""
     return greedy(K, noise_var, T)[0] / GREEDY_SHARE
-
-
-def spectral_bound(spectrum: Tensor, noise_var: float, T: int) -> Tensor:
-    """Upper bounds on gamma_1..gamma_T from the eigenvalues of the full kernel matrix (Lemma 7.6), ``T``.
-
-    The bound on gamma_t is 1/2 / (1 - 1/e) times the maximum of sum_i log(1 + m_i lambda_i / noise_var) over integers
-    m_i >= 0 with sum t. The maximum is exact. ``spectrum`` is the kernel matrix of all points, ``n x n``, or its
-    eigenvalues, ``n`` in any order, none negative beyond rounding.
-    """
-    check_positive(noise_var=noise_var)
-    check_count(1, T=T)
-    if spectrum.ndim == 2:
-        check_kernel_matrix(spectrum)
-        spectrum = torch.linalg.eigvalsh(spectrum)
-    elif spectrum.ndim == 1 and spectrum.numel() and spectrum.is_floating_point():
-        check_finite("the spectrum", spectrum)
-        if spectrum.min() < -1e-8 * spectrum.numel() * spectrum.abs().max():
-            raise ValueError(f"eigenvalues must be >= 0, the smallest is {float(spectrum.min()):.3g}.")
-    else:
-        raise ValueError(f"spectrum must be n x n or n floating point numbers, got shape {tuple(spectrum.shape)}.")
-    ratio = spectrum.clamp(min=0.0).sort(descending=True).values[:T] / noise_var
-    # The objective is separable and concave, so the best t units are the t largest single gains
-    # log(1 + m r_i) - log(1 + (m-1) r_i). The i-th largest r_i gets at most T / i of them, T log T in all.
-    rank = torch.arange(1, ratio.numel() + 1, device=ratio.device)
-    units = T // rank
-    before = torch.arange(int(units.sum()), device=ratio.device)
-    before -= torch.repeat_interleave(units.cumsum(0) - units, units)
-    r = torch.repeat_interleave(ratio, units)
-    gains = torch.log1p(r / (1.0 + before * r))
-    return gains.topk(T).values.cumsum(0) * (0.5 / GREEDY_SHARE)
-
-
-def effective_dimension(K: Tensor, noise_var: float) -> Tensor:
-    """d_eff = tr K (K + noise_var I)^{-1} (Calandriello et al. 2019), between 0 and n, of shape ``...``.
-
-    K is ``... x n x n``, positive semi-definite. Raises ``torch.linalg.LinAlgError`` if K + noise_var I is not positive
-    definite.
-    """
-    factor = torch.linalg.cholesky(_add_diagonal(K, noise_var))
-    return torch.cholesky_solve(K, factor).diagonal(dim1=-2, dim2=-1).sum(-1)
-
-
-def _add_diagonal(K: Tensor, noise_var: float) -> Tensor:
-    check_positive(noise_var=noise_var)
-    check_tensor("K", K, floating=False)
-    if K.ndim < 2 or K.shape[-1] != K.shape[-2] or not K.is_floating_point():
-        raise ValueError(f"K must be floating point, ... x t x t, got {K.dtype} of shape {tuple(K.shape)}.")
-    return K + noise_var * torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)

@@ -157,11 +157,8 @@ class PublishedATATruncation(_MomentLevel):
         return self._direction_level(t, log(known(self.num_directions) * self.horizon))
 
 
-# What becomes of rewards y beyond their level b, by the name of the rule.
-RULES: dict[str, Callable[[Tensor, float | Tensor], Tensor]] = {
-    "zero": lambda y, b: torch.zeros_like(y),
-    "clip": lambda y, b: b * y.sign(),
-}
+# A reward y beyond its level b becomes c b sign(y): c by the name of the rule.
+RULES: dict[str, float] = {"zero": 0.0, "clip": 1.0}
 
 
 def check_rule(rule: str) -> None:
@@ -181,7 +178,7 @@ def truncate(y: Tensor, level: float | Tensor, rule: str = "zero") -> Tensor:
     """
     check_rule(rule)
     check_tensor("y", y, floating=False)
-    return torch.where(y.abs() > level, RULES[rule](y, level), y)
+    return torch.where(y.abs() > level, RULES[rule] * level * y.sign(), y)
 
 
 def mostly_beyond(u: Tensor, rewards: Tensor, level: float | Tensor, share: float = 0.5) -> Tensor:

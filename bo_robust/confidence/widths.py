@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bo_robust.confidence.base import Number, ScaledWidth, sqrt
+from bo_robust.confidence.base import DIMENSION, GAIN, UNIFORM, Number, ScaledWidth, sqrt
 from bo_robust.utils.input_checks import check_count, is_number, quoted
 
 
@@ -27,6 +27,8 @@ class _FiniteArmsWidth(ScaledWidth):
     num_arms: int
     delta: float
     _share: ClassVar[float]
+
+    needs = frozenset[str]()
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         return math.sqrt(2.0 * math.log(self.num_arms * t**2 * math.pi**2 / (self._share * self.delta)))
@@ -83,6 +85,8 @@ class CompactWidth(ScaledWidth):
         if 4.0 * self.dim * self.a <= self.delta:
             raise ValueError(f"a must exceed delta / (4 dim), where log(4 dim a / delta) > 0; got a={self.a!r}.")
 
+    needs = frozenset[str]()
+
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         slope = self.b * math.sqrt(math.log(4.0 * self.dim * self.a / self.delta))
         log_grid = max(math.log(t**2 * self.dim * slope * self.r), 0.0)
@@ -105,9 +109,16 @@ class RKHSWidth(ScaledWidth):
             which is smaller, and in no theorem.
     """
 
+    by_norm_bound: ClassVar[bool] = True
+
     norm_bound_squared: float
     delta: float
     max_gain: Sequence[float] | None = field(default=None, repr=False)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The realised information gain, unless its bounds are given."""
+        return frozenset({GAIN} if self.max_gain is None else ())
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         if self.max_gain is not None:
@@ -130,9 +141,13 @@ class SelfNormalisedWidth(ScaledWidth):
         delta: Failure probability in (0, 1).
     """
 
+    by_norm_bound: ClassVar[bool] = True
+
     norm_bound: float
     noise_scale: float
     delta: float
+
+    needs = frozenset({GAIN})
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         inside = gain * 2.0 + 2.0 * (1.0 - math.log(self.delta))
@@ -166,6 +181,8 @@ class BKBWidth(ScaledWidth):
     epsilon: float
     kappa: float = 1.0
 
+    needs = frozenset({DIMENSION})
+
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         ratio = (1.0 + self.epsilon) / (1.0 - self.epsilon)
         log_rounds = 1.0 + math.log1p(self.kappa**2 * (t - 1) / self.noise_var)
@@ -192,6 +209,8 @@ class RandomisedWidth(ScaledWidth):
         check_count(2, num_arms=self.num_arms)
         super().__post_init__()
 
+    needs = frozenset({UNIFORM})
+
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         if uniform is None:
             raise ValueError("RandomisedWidth needs `uniform`, draws from [0, 1), one per trial and round.")
@@ -216,6 +235,8 @@ class ConstantWidth(ScaledWidth):
         super().__post_init__()
         if not (is_number(self.value) and self.value >= 0.0):
             raise ValueError(f"value must be a finite number >= 0, got {quoted(self.value)}.")
+
+    needs = frozenset[str]()
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         return self.value

@@ -22,13 +22,12 @@ from bo_robust.experiments import loop_botorch, loop_environment
 from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.problems import PROBLEMS, Problem, Trials, problem_kind
-from bo_robust.features import FourierFeatures, MaternFourierFeatures
+from bo_robust.features import FourierFeatures
 from bo_robust.features.leverage import theory_oversampling
 from bo_robust.utils import specs
 
 FEATURES: dict[str, Callable[..., Any]] = {
     "fourier": FourierFeatures,
-    "matern_fourier": MaternFourierFeatures,
     "nystrom": NystromDictionary,
 }
 # Loops that run trial by trial.

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from bo_robust.bandits import GPUCB, TGPUCB, ArmAlgorithm, State
+from bo_robust.bandits import GPUCB, IRGPUCB, TGPUCB, ArmAlgorithm, State
 from bo_robust.bandits.posteriors.arms import ArmPosterior
 from bo_robust.confidence import RandomisedWidth
+from bo_robust.confidence.base import needs_of
 from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.problems.rewards import Additive
 from bo_robust.ops.arm_update.naive import end_block_
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
 def can_fuse(algorithm: ArmAlgorithm, problem: Problem, state: State) -> bool:
     """Whether the rounds of this state can be run from tables."""
     posterior = state.posterior
-    if not isinstance(algorithm, GPUCB) and not (isinstance(algorithm, TGPUCB) and algorithm.rule == "zero"):
+    # A subclass may choose or observe in another way.
+    if type(algorithm) not in (GPUCB, IRGPUCB, TGPUCB) or getattr(algorithm, "rule", "zero") != "zero":
         return False
     dense = isinstance(posterior, ArmPosterior) and posterior.dense
     if not dense or problem.num_arms > MAX_ARMS or not isinstance(problem.rewards, Additive):
         return False
-    # A width that depends on the round only answers with a number, whatever tensors it is asked with.
-    width, unknown = algorithm.width, posterior.mean.new_zeros(1)
-    return isinstance(width, RandomisedWidth) or not isinstance(width(2, unknown, unknown), Tensor)
+    width = getattr(algorithm, "width", None)
+    return width is not None and (type(width) is RandomisedWidth or not needs_of(width))
 
 
 def run_fused(algorithm: Any, problem: Problem, state: State, draws: Tensor, uniforms: Tensor, traces: Traces) -> int:
@@ -57,7 +58,7 @@ def run_fused(algorithm: Any, problem: Problem, state: State, draws: Tensor, uni
         end_block_(buffers)  # pending rows go into ``rows``, which is then the covariance matrix C
     rounds = range(state.round + 1, state.round + K + 1)
     width, truncation = algorithm.width, getattr(algorithm, "truncation", None)
-    if isinstance(width, RandomisedWidth):
+    if type(width) is RandomisedWidth:
         widths = torch.as_tensor(width(rounds[0], 0.0, uniforms)).to(f).expand(K, len(f))
     else:
         widths = f.new_tensor([[float(width(t))] for t in rounds]).expand(K, len(f))

@@ -25,7 +25,6 @@ from bo_robust.experiments.build import build_algorithm, start_state
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.fused_rounds import can_fuse, run_fused
 from bo_robust.experiments.problems import Problem
-from bo_robust.experiments.random_rounds import ignores_rewards, run_random
 from bo_robust.utils.linalg import on_cuda, row_argmax
 from bo_robust.utils.random import stream
 
@@ -156,10 +155,6 @@ def run_rounds(
         chunk = traces.rounds // CHUNK_ROUNDS
         begin, stop = chunk * CHUNK_ROUNDS, min(horizon, (chunk + 1) * CHUNK_ROUNDS)
         draws, uniforms = draw_chunk(problem, trials, seed, chunk)
-        if ignores_rewards(algorithm, state) and state.round == 0:
-            rounds = slice(traces.rounds - begin, stop - begin)
-            run_random(algorithm, problem, state, draws[rounds], uniforms[rounds], traces, design)
-            continue
         with torch.no_grad():
             while traces.rounds < stop:
                 i, end = traces.rounds - begin, stop - begin

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
@@ -37,6 +38,10 @@ from bo_robust.experiments.summary import join_metadata, summarise
 from bo_robust.utils.specs import nearest, quoted
 
 BACKENDS = ("loky", "ray", "dask")
+OTHER_RUN = (
+    "{} holds results of another configuration, --device or --trials-per-job; choose another --out, or delete that "
+    "folder."
+)
 LIBRARIES = ("torch", "botorch", "gpytorch", "linear_operator", "numpy", "scipy")
 
 
@@ -77,13 +82,20 @@ def start(
         print_report(before, console)
         return before
     used = {panel.name: settings_used(panel, data_dir, of_device, trials_per_job) for panel in config.panels}
+    setting = Setting(folder.resolve(), digest, device, data_dir, torch.get_num_threads())
+    joblib_options, lost = _backend(backend, setting)
+    claim(folder, digest)
+    _summary_there(folder, digest)  # of a run that ended meanwhile
     jobs = jobs_of(config.panels, trials_per_job)
     todo = [job for job in jobs if (about(job.path(folder)) or {}).get("job") != list(job)]
     there = f", {len(jobs) - len(todo)} of them finished before" if len(todo) < len(jobs) else ""
     console.print(f"Results go to {folder}: {len(jobs)} jobs{there}.", markup=False, soft_wrap=True)
-    setting = Setting(folder.resolve(), digest, device, data_dir, torch.get_num_threads())
-    with _progress([job.path(folder) for job in jobs], console):
-        _run_jobs(todo, config.panels, setting, workers, backend)
+    n_jobs = workers or (1 if backend == "loky" else -1)
+    with (
+        _progress([job.path(folder) for job in jobs], console),
+        parallel_config(backend, n_jobs=n_jobs, **joblib_options),
+    ):
+        _run_jobs(todo, config.panels, setting, lost)
     return _finish(config, folder, jobs, {"digest": digest, "settings": used, **environment(device)}, console)
 
 
@@ -102,22 +114,35 @@ def _summary_there(folder: Path, digest: str) -> dict[str, Any] | None:
     if found is not None:
         digests.add(found.get("digest") if isinstance(found, dict) else None)
     if not digests <= {digest}:
-        raise RunError(
-            f"{folder} holds results of another configuration, --device or --trials-per-job; choose another --out, "
-            "or delete that folder."
-        )
+        raise RunError(OTHER_RUN.format(folder))
     return found
 
 
-def _run_jobs(
-    todo: Sequence[Job], panels: Sequence[Panel], setting: Setting, workers: int | None, backend: str
-) -> None:
-    options, lost = _backend(backend, setting)
-    n_jobs = workers or (1 if backend == "loky" else -1)
+def claim(folder: Path, digest: str) -> None:
+    """Take a folder for the run of this digest; ``RunError`` where a run of another one has just done so."""
+    path = folder / FOLDER / "digest"
     try:
-        with parallel_config(backend, n_jobs=n_jobs, **options):
-            # Results are in files. Ray's backend returns nothing before the end, and has no generator of results.
-            Parallel(batch_size=1)(delayed(run_job)(job, panels[job.panel], setting) for job in todo)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(path, "x", encoding="ascii") as file:
+                file.write(digest)
+            return
+        except FileExistsError:
+            first = path.read_text(encoding="ascii")
+            if not first:  # the other run is about to write it
+                time.sleep(1.0)
+                first = path.read_text(encoding="ascii")
+    except OSError as error:
+        raise RunError(f"{folder} cannot be used ({error}); choose another --out.") from None
+    if first != digest:
+        raise RunError(OTHER_RUN.format(folder))
+
+
+def _run_jobs(todo: Sequence[Job], panels: Sequence[Panel], setting: Setting, lost: type[Exception]) -> None:
+    """Run jobs by joblib as it is configured; ``RunError`` after the error ``lost``, with which a worker dies."""
+    try:
+        # Results are in files. Ray's backend returns nothing before the end, and has no generator of results.
+        Parallel(batch_size=1)(delayed(run_job)(job, panels[job.panel], setting) for job in todo)
     except lost as error:
         reason = str(error).split("\n")[0].split(". ")[0]
         raise RunError(f"a worker died ({reason}); run the same command again, finished jobs are kept.") from None

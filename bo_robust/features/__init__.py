@@ -2,8 +2,7 @@
 
 from bo_robust.features.box import Features, fourier_features
 from bo_robust.features.fourier import FourierFeatures, fewest_nodes, hermite_frequencies
-from bo_robust.features.matern_fourier import MaternFourierFeatures
 
 __all__ = [
-    "Features", "FourierFeatures", "MaternFourierFeatures", "fewest_nodes", "fourier_features", "hermite_frequencies",
+    "Features", "FourierFeatures", "fewest_nodes", "fourier_features", "hermite_frequencies",
 ]  # fmt: skip

@@ -76,6 +76,19 @@ def test_random_numbers_are_drawn_only_for_widths_that_use_them(tkwargs):
     torch.testing.assert_close(drawn.cpu(), width(15, uniform=uniform), atol=1e-14, rtol=0)
 
 
+def test_a_plain_callable_gets_information_gain_and_draws(tkwargs):
+    """Also one that guards its arguments, so that NaN in their place would not show that it reads them."""
+
+    def guarded(t, information_gain=0.0, uniform=None):
+        return (information_gain if information_gain > 0 else 0.0) + (uniform if uniform > 0 else 0.0)
+
+    model = make(tkwargs)
+    torch.manual_seed(1)
+    width = float(GPUCB(model, guarded).width)
+    torch.manual_seed(1)
+    assert width == pytest.approx(float(model.information_gain) + float(torch.rand((), dtype=torch.float64)))
+
+
 def test_a_list_of_any_models_at_one_point(tkwargs):
     X, Y = data(tkwargs)
     members, x = (make(tkwargs), SingleTaskGP(X, Y)), rand(tkwargs, 300, 1, 2, seed=3)

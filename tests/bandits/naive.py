@@ -2,6 +2,8 @@
 
 import torch
 
+from bo_robust.confidence.truncation import RULES
+
 
 def exact(K, noise_var, pulls, rewards, prior_mean=0.0):
     """Mean and variance of all arms by one dense solve, over distinct arms with averaged rewards."""
@@ -48,7 +50,7 @@ def truncated(phi, arms, rewards, noise_var, level, root, rule="zero"):
     Phi = phi[arms]
     R = inverse_root(Phi.T @ Phi + noise_var * torch.eye(Phi.shape[1]).to(Phi), root)
     products = R @ Phi.T * rewards
-    beyond = level * products.sign() if rule == "clip" else torch.zeros_like(products)
+    beyond = RULES[rule] * level * products.sign()
     r = torch.where(products.abs() <= level, products, beyond).sum(1)
     white = phi @ R.T
     return white @ r, noise_var * white.square().sum(1), products.abs() / level

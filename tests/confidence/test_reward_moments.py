@@ -9,7 +9,7 @@ import torch
 
 from bo_robust.confidence import propose_constants
 from bo_robust.confidence.truncation import TGPTruncation
-from bo_robust.experiments.problems.data import load_csv, load_npz
+from bo_robust.experiments.problems.data import load_csv
 
 N = 2000
 SIGMA = 1.0 / 0.67449  # of a Gaussian, in median absolute deviations
@@ -127,11 +127,6 @@ def test_rewards_without_a_mean_warn():
 
 
 def test_real_rewards(data_dir):
-    rtt = load_npz("seattle_latency", data_dir)["rtt_10ms"] / 100.0
-    client = -np.delete(rtt[:344, 0], 0, axis=1)
-    latency = propose_constants(client, np.tile(np.arange(98), 344))
-    assert latency.tail_index < 2.0
-    assert latency.alpha < 0.5
     prices = load_csv("djia29", data_dir).iloc[:, 1:].to_numpy(dtype=np.float64)
     returns = propose_constants(np.diff(np.log(prices), axis=0), np.tile(np.arange(29), len(prices) - 1))
     assert 2.0 < returns.tail_index < 5.0

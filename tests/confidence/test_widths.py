@@ -22,6 +22,7 @@ from bo_robust.confidence import (
     SelfNormalisedWidth,
     TGPWidth,
 )
+from bo_robust.confidence.base import needs_of
 from bo_robust.confidence.candidate_widths import widths_at
 
 E = math.e
@@ -214,3 +215,15 @@ def test_candidates_have_one_width_or_one_each(device):
     uniform = gains.new_tensor([0.1, 0.9])
     random = widths_at(RandomisedWidth(10), 3, lambda _: gains, uniform)
     torch.testing.assert_close(random.expand(2, 2)[:, 1], RandomisedWidth(10)(3, 0.0, uniform))
+
+
+class HalfGain(ConstantWidth):
+    def _at(self, t, gain, uniform):
+        return 0.5 * gain
+
+
+def test_needs_of_a_width_are_those_of_its_formula():
+    assert needs_of(HalfGain(1.0)) == {"information_gain", "uniform"}  # not those of its parent
+    assert needs_of(ConstantWidth(1.0)) == frozenset()
+    assert needs_of(RKHSWidth(1.0, 0.1)) == {"information_gain"}
+    assert needs_of(RKHSWidth(1.0, 0.1, (1.0,))) == frozenset()

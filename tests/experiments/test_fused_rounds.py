@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from bo_robust.bandits import GPUCB, IRGPUCB, TGPUCB, ExpectedImprovement
+from bo_robust.bandits import GPUCB, IRGPUCB, TGPUCB, ExpectedImprovement, Selection
 from bo_robust.confidence import FiniteWidth, RandomisedWidth, SelfNormalisedWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.experiments import loop_arms
@@ -42,6 +42,16 @@ def same(a, b):
         ours, theirs = getattr(a[0].posterior, name), getattr(b[0].posterior, name)
         torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-10)
     assert a[0].round == b[0].round == HORIZON
+
+
+class Greedy(GPUCB):
+    def select(self, state, uniform):
+        return Selection(state.posterior.mean.argmax(1))
+
+
+def test_a_subclass_is_not_run_as_its_parent(device):
+    made, algorithm = problem(device), Greedy(FiniteWidth(40, 0.1))
+    assert not can_fuse(algorithm, made, start_state(algorithm, made, HORIZON))
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

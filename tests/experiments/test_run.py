@@ -183,6 +183,24 @@ def test_a_finished_run_is_only_reported(tmp_path, capsys):
     assert "average regret" in said
 
 
+def test_two_runs_cannot_start_in_one_new_folder(tmp_path, monkeypatch):
+    """The second starts while the first runs its jobs, before there is any file of a job."""
+    config, other, refused = parse(plain(horizon=5)), parse(plain(horizon=6)), []
+    run_jobs = runs._run_jobs
+
+    def start_the_other(*args):
+        monkeypatch.setattr(runs, "_run_jobs", run_jobs)
+        with pytest.raises(RunError, match="another configuration"):
+            runs.start(other, tmp_path / "out")
+        refused.append(True)
+        run_jobs(*args)
+
+    monkeypatch.setattr(runs, "_run_jobs", start_the_other)
+    summary = runs.start(config, tmp_path / "out")
+    assert refused
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["digest"] == summary["digest"]
+
+
 def test_other_results_are_not_touched(tmp_path, monkeypatch):
     out, part = tmp_path / "out", tmp_path / "part"
     runs.start(parse(plain(horizon=5)), out)
@@ -192,7 +210,7 @@ def test_other_results_are_not_touched(tmp_path, monkeypatch):
         with pytest.raises(RunError, match=r"another configuration.*choose another --out, or delete that folder"):
             runs.start(parse(plain(trials=4)), folder, **options)
     assert (out / "traces.parquet").read_bytes() == before
-    assert len(list((part / "jobs").iterdir())) == 2
+    assert len(list((part / "jobs").glob("*.parquet"))) == 2
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "traces.parquet").write_text("mine")
     with pytest.raises(RunError, match="holds other files"):
@@ -230,7 +248,7 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(RunError, match=r"cannot write .*No space left on device; what was written before is kept"):
         runs.start(parse(plain()), tmp_path / "out")
-    assert not any((tmp_path / "out" / "jobs").iterdir())
+    assert [path.name for path in (tmp_path / "out" / "jobs").iterdir()] == ["digest"]
 
 
 @pytest.mark.parametrize(

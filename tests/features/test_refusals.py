@@ -6,14 +6,12 @@ import torch
 from bo_robust.features import FourierFeatures, fewest_nodes
 from bo_robust.features.fourier import hermite_frequencies
 from bo_robust.features.leverage import theory_oversampling
-from bo_robust.features.matern_fourier import MaternFourierFeatures
 from bo_robust.features.nystrom import dictionary_root
 from bo_robust.utils.covariance import SquaredExponential
 from tests.refusals import check_refused
 
 UNIT = (0.0, 1.0)
 BOX = FourierFeatures(0.2, 8, (UNIT,))
-MATERN = MaternFourierFeatures(0.3, 5, (UNIT,), nu=2.5)
 X = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
 EYE, NAN = torch.eye(2), torch.tensor([[1.0, math.nan], [math.nan, 1.0]])
 SE = SquaredExponential(0.3)
@@ -30,14 +28,12 @@ REFUSALS = [
     *(("bounds", lambda b=b: fourier(bounds=b)) for b in ((), UNIT, "unit", (UNIT, (1.0, 1.0)), (UNIT, (0, math.inf)))),
     *(("X", lambda x=x: BOX(x)) for x in (X.numpy(), X.long(), X[:, 0], torch.cat([X, X], 1))),
     *(("bounds", lambda x=x: BOX(X + x)) for x in (-0.01, 0.01, math.nan, math.inf)),
-    *(("grid", lambda f=f: f.sup_error(1)) for f in (BOX, MATERN)),
+    ("grid", lambda: BOX.sup_error(1)),
     *(("error", lambda e=e: fewest_nodes(0.5, (UNIT,), e)) for e in (0.0, 1.0, 1e-14, math.nan, 2.0)),
     ("frequencies", lambda: fewest_nodes(0.1, (UNIT,) * 4, 1e-3)),
     ("frequencies", lambda: fewest_nodes(1e-4, (UNIT,), 1e-3)),  # before a search for 10^8 nodes
     *(("nodes", lambda a=a: hermite_frequencies(*a)) for a in ((0, 1), (32, 4))),
     ("dim", lambda: hermite_frequencies(3, 0)),
-    ("nu", lambda: MaternFourierFeatures(0.3, 5, (UNIT,), nu=2.0)),
-    ("nodes", lambda: MaternFourierFeatures(0.3, 41, (UNIT,) * 3, nu=2.5)),
     ("horizon", lambda: theory_oversampling(0, 0.1, 0.5)),
     ("delta", lambda: theory_oversampling(10, 1.0, 0.5)),
     ("epsilon", lambda: theory_oversampling(10, 0.1, 1.0)),

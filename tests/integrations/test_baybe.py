@@ -146,7 +146,7 @@ def test_mixed_search_space():
 
 
 def skewed(factor=None):
-    """A campaign of 16 continuous recipes with a yield over factors, and the row of one of the best, off by a factor."""
+    """A campaign of 16 recipes with a yield over factors, and the row of one of the best, off by a factor."""
     rng = np.random.default_rng(1)
     data = pd.DataFrame(rng.random((16, 2)), columns=["a", "b"])
     data["y"] = np.exp(5.0 - 14.0 * (data.a - 0.4) ** 2 - 12.0 * (data.b - 0.5) ** 2 + 0.02 * rng.normal(size=16))

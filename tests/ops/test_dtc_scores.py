@@ -182,3 +182,13 @@ def test_fused_at_scale(fused, device):
     scores = dtc_scores(arms, dictionary, covariance, noise)  # several chunks of each trial
     assert_scores(scores, naive.dtc_scores(arms, dictionary, covariance, noise), 1e-9)
     assert torch.equal(scores.mean, dtc_scores(arms, dictionary, covariance, noise).mean)
+
+
+def test_a_subclass_is_not_evaluated_as_its_parent():
+    class Rough(Matern):
+        def __call__(self, X1, X2):
+            return super().__call__(X1, X2).square()
+
+    covariance = Rough(2.5, 0.4)
+    args = problem(50, [5, 4], 2, covariance)
+    assert_scores(dtc_scores(*args[:2], covariance, args[2]), dtc_scores_direct(*args[:2], covariance, args[2]))

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bo_robust.confidence.truncation import RULES
+
 FIRST_CAPACITY = 16  # Entries of every list at first; doubled when one may be full
 # A reward counts as settled this little below its threshold: u is rounded.
 SETTLED_MARGIN = 1.0 - 1e-5
@@ -58,13 +60,14 @@ class RewardLists:
         return self.table[:, :, -1].abs()
 
     def truncated_sums(
-        self, weights: Tensor, level: Tensor, clip: bool, pairs: tuple[Tensor, Tensor] | None = None
+        self, weights: Tensor, level: Tensor, rule: str, pairs: tuple[Tensor, Tensor] | None = None
     ) -> Tensor:
-        """Sums of u y 1{|u y| <= b} over the rewards of f pairs (trial, arm), ``f x p``.
+        """Sums of the truncated u y over the rewards of f pairs (trial, arm), ``f x p``.
 
         Settled rewards are included. ``weights`` has p weights u per pair, ``f x p``; ``level`` is b > 0, ``f``;
         ``pairs`` are trials and arms, ``f`` long each. Without them all arms are meant: f is ``s x n``, and ``level``
-        broadcasts with that. With ``clip``, every reward beyond the level adds b sign(u y).
+        broadcasts with that. By its ``rule`` (:data:`~bo_robust.confidence.truncation.RULES`) every reward with
+        |u y| > b adds c b sign(u y).
         """
         table = self.table if pairs is None else self.table[pairs]
         level = level.unsqueeze(-1)
@@ -72,9 +75,9 @@ class RewardLists:
         bounds = (level / weights.abs()).contiguous()
         kept = torch.searchsorted(table[..., 1:].abs(), bounds, right=True)
         sums = table.cumsum(-1).gather(-1, kept).mul_(weights)
-        if clip:
+        if share := RULES[rule]:
             signs = table.sign().cumsum_(-1)
-            most = level.clamp(max=torch.finfo(sums.dtype).max)  # an infinite level times nothing is nothing
+            most = share * level.clamp(max=torch.finfo(sums.dtype).max)  # an infinite level times nothing is nothing
             sums += most * weights.sign() * (signs[..., -1:] - signs.gather(-1, kept))
         return sums
 

@@ -31,7 +31,7 @@ class TruncatedPosterior:
     variance: Tensor  # sigma^2 of every arm, `s x n`
     information_gain: Tensor  # 1/2 log det(I + K / lambda) of the rewards so far, up to the features' accuracy, `s`
     lists: RewardLists  # The rewards
-    rule: str  # "zero" or "clip"
+    rule: str  # A key of RULES
     level: Tensor  # b of the last round, `s`
     drawn: int = 0  # Round after which the features were last replaced
 
@@ -57,7 +57,7 @@ def init(table: FeatureTable, noise_var: Tensor, root: str = "symmetric", rule: 
 
     ``table`` has the features of the arms and ``noise_var`` (``s``) is lambda > 0. ``root`` is "symmetric"
     (the paper's V^{-1/2}) or "cholesky" (L^{-1}: cheaper, other directions). ``rule`` is what becomes of u y beyond the
-    level: "zero" is the paper's 0, "clip" is b sign(u y). Raises ``ValueError`` if features are not finite.
+    level, a key of :data:`~bo_robust.confidence.truncation.RULES`. Raises ``ValueError`` if features are not finite.
     """
     check_finite("the features of the arms", table.coordinates)
     white = whitening.init(table, noise_var, root)
@@ -127,19 +127,19 @@ def refresh(posterior: TruncatedPosterior, arms: Tensor) -> Tensor:
     white, lists = posterior.whitening, posterior.lists
     squares = white.squares()
     posterior.variance = white.variance(squares)
-    clip = {"zero": False, "clip": True}[posterior.rule]
+    rule = posterior.rule
     if whitening.reads_data(white):
-        r = _few_truncated(white, lists, squares.sqrt_(), posterior.level, clip)
+        r = _few_truncated(white, lists, squares.sqrt_(), posterior.level, rule)
         posterior.mean = (r.unsqueeze(1) @ white.white).squeeze(1)
         return white.directions(white.columns(arms))
     # On a GPU every arm in every direction, without a branch or a read-back.
     u = white.white.mT if white.axes is None else white.white.mT @ white.axes.mT
-    r = lists.truncated_sums(u, posterior.level.unsqueeze(1), clip).sum(1)
+    r = lists.truncated_sums(u, posterior.level.unsqueeze(1), rule).sum(1)
     posterior.mean = (u @ r.unsqueeze(2)).squeeze(2)
     return u.gather(1, arms.view(-1, 1, 1).expand(-1, 1, u.shape[2])).mT
 
 
-def _few_truncated(white: Whitening, lists: RewardLists, norms: Tensor, level: Tensor, clip: bool) -> Tensor:
+def _few_truncated(white: Whitening, lists: RewardLists, norms: Tensor, level: Tensor, rule: str) -> Tensor:
     """B^T r (``s x k``): plain sums for the arms that lose nothing, the few others one by one.
 
     |u_ia| <= ||y_a||, so an arm whose largest listed reward times that norm is within the level loses nothing.
@@ -156,7 +156,7 @@ def _few_truncated(white: Whitening, lists: RewardLists, norms: Tensor, level: T
         trials, slots = (beyond & touched.bool()).nonzero(as_tuple=True)
         if len(trials):
             pairs = trials, arms[trials, slots]
-            sums = lists.truncated_sums(u[trials, :, slots], level[trials], clip, pairs)
+            sums = lists.truncated_sums(u[trials, :, slots], level[trials], rule, pairs)
             r = u.new_zeros(u.shape[:2]).index_add_(0, trials, sums)
             correction = white.in_coordinates(r)
             total = total.index_put(pairs, total.new_zeros(()))

@@ -28,8 +28,6 @@ PROBLEMS: dict[str, Mapping[str, Any]] = {
         "many_arms": synthetic.ManyArms,
         "metr_la_week": sensors.MetrLAWeek,
         "rkhs_function": synthetic.RKHSFunction,
-        "seattle_latency": tables.SeattleLatency,
-        "sp500": tables.SP500,
         "spiked_function": synthetic.SpikedFunction,
         "unknown_decomposition": unknown_hyperparameters.UnknownDecomposition,
         "unknown_kernel_temperature": sensors.UnknownKernelTemperature,

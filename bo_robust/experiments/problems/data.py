@@ -89,11 +89,6 @@ DATA_FILES: dict[str, DataFile] = {
         "5f290b93e4cf65c5bbb19173d76f8394ea049c22af565eaeaceadd532188beff",
         "data/los_speed.csv of GitHub lehaifeng/T-GCN @ 219a234 (METR-LA, Jagadish et al. 2014)",
     ),
-    "seattle_latency": DataFile(
-        "seattle_latency/seattle_rtt.npz",
-        "ec0e11160c72a71481034b45f7ce89ee2228c22d66e3f0caa679a074cbb401a8",
-        "the folder Seattle of GitHub uofa-rzhu3/NetLatency-Data @ a584557 (Zhu et al., IEEE/ACM ToN 2017)",
-    ),
 }
 LABORATORIES = {
     "alkox": "699e31511739a900db9db51d7df63156d6fa47c55d942e2b7e746ef5498f70f1",
@@ -234,11 +229,6 @@ def _metr_la_week(source: Path) -> bytes:
         return _npz(speed=np.loadtxt(lines, delimiter=",", dtype=np.float32), sensor_id=np.array(sensors))
 
 
-def _seattle_latency(source: Path) -> bytes:
-    slices = [np.loadtxt(source / f"SeattleData_{i}") for i in range(1, 689)]
-    return _npz(rtt_10ms=np.rint(100.0 * np.stack(slices)).astype(np.uint16))
-
-
 def _laboratory(source: Path, name: str, header: str) -> bytes:
     with zipfile.ZipFile(source) as wheel:
         return f"{header}\n".encode() + wheel.read(f"olympus/datasets/dataset_{name}/data.csv")
@@ -259,6 +249,5 @@ MAKERS: dict[str, Callable[[Path], bytes]] = {
     "djia29": lambda source: _gzip(source.read_bytes()),
     "intel_lab": _intel_lab,
     "metr_la_week": _metr_la_week,
-    "seattle_latency": _seattle_latency,
     **{name: partial(_laboratory, name=name, header=header) for name, header in HEADERS.items()},
 }

@@ -4,26 +4,23 @@ A table is ``m x n``: one row per time, one column per arm. Kernel, centre, scal
 ``history``. f and the rewards come from ``table``, which algorithms see only through rewards: a reward is the chosen
 arm's entry in a uniformly random row. All trials share f.
 
-:class:`DJIA29` and :class:`CMULight` use the data of Ray Chowdhury & Gopalan 2019, sec. 6. :class:`SeattleLatency`,
-whose tails are truly heavy, and :class:`SP500` are extras. :class:`Abalone` has features instead of rows: Calandriello
-et al. 2019 (BKB) print no such experiment, and the settings of BBKB (2020) were not available, so they are ours.
+:class:`DJIA29` and :class:`CMULight` use the data of Ray Chowdhury & Gopalan 2019, sec. 6. :class:`Abalone` has
+features instead of rows: Calandriello et al. 2019 (BKB) print no such experiment, and the settings of BBKB (2020) were
+not available, so they are ours.
 """
 
-import importlib.util
-import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
 from bo_robust.confidence.truncation import median_mad
-from bo_robust.experiments.problems.base import OverArms, Problem, RewardModel, Trials
-from bo_robust.experiments.problems.data import check_content, load_csv, load_npz
+from bo_robust.experiments.problems.base import OverArms, Problem, Trials
+from bo_robust.experiments.problems.data import load_csv, load_npz
 from bo_robust.experiments.problems.rewards import Gaussian, TableRewards, reward_fields
 from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.specs import quoted
@@ -32,12 +29,7 @@ SHARED_F = (
     "All trials share one f: a standard error over trials covers redrawn rewards (rows of the same table), not other "
     "periods or data sets."
 )
-TEN_MS = 0.01  # reward = minus RTT in seconds; the file counts 10 ms
 MEASUREMENTS = ["length", "diameter", "height", "whole_weight", "shucked_weight", "viscera_weight", "shell_weight"]
-HOLD_DAYS = 63  # trading days of about a quarter
-BAD_TICK_FACTOR = 100.0
-FILE = "datasets/data/sp500_dataset.csv.gz"  # the same in skfolio 0.5.0, 0.8.0, 0.10.0 and 1.12.2
-SHA256 = "7952031298be02abafa1c284ca20f0b3bef98095e02ff05f179d4bd3747e705b"
 
 
 def covariance_kernel(rows: np.ndarray) -> Tensor:
@@ -185,42 +177,6 @@ class CMULight(OverArms):
 
 
 @dataclass(frozen=True)
-class SeattleLatency(OverArms):
-    """Which network node answers fastest on average: reward = -RTT in a random time slice.
-
-    Kernel and constants come from the first half of the time slices, rewards from the second.
-    """
-
-    # "client" has the 98 servers as seen from node 0; "node" has the 99 nodes with their mean RTT to the others
-    view: str = "client"
-    data_dir: Path | str | None = None
-
-    def make(self, trials: Trials) -> Problem:
-        view = self.view
-        if view not in ("client", "node"):
-            raise ValueError(f"view must be 'client' or 'node', got {quoted(view)}.")
-        rtt = load_npz("seattle_latency", self.data_dir)["rtt_10ms"].astype(np.float64) * TEN_MS
-        nodes = np.arange(rtt.shape[1])
-        if view == "client":
-            nodes = nodes[1:]
-            rewards = -rtt[:, 0, nodes]
-        else:
-            # A writable view of every diagonal: the RTT of a node to itself must not count.
-            np.einsum("tii->ti", rtt)[:] = 0.0
-            rewards = -rtt.sum(axis=2) / (len(nodes) - 1)
-        past, later = np.split(rewards, [len(rewards) // 2])
-        notes = (
-            f"Round-trip times between 99 devices (Seattle platform), {view} "
-            f"view{' from node 0' if view == 'client' else ''}; kernel: correlation over the first "
-            "344 time slices, rewards from the last 344. Zeros (0.57 % of links, < 5 ms or missing, the "
-            "source does not say) count as 0 s. Rewards are skewed towards bad: their mean lies far below "
-            "their median."
-        )
-        names = tuple(f"node {i}" for i in nodes)
-        return centred_problem("seattle_latency", past, later, trials, arm_names=names, notes=notes)
-
-
-@dataclass(frozen=True)
 class Abalone(OverArms):
     """Which of 4,177 abalones has the most rings, from 8 standardised features (UCI data).
 
@@ -258,81 +214,3 @@ class Abalone(OverArms):
         )
         known: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": 1.0, "notes": notes}
         return Problem("abalone", means, covariance, **known | rewards)
-
-
-@dataclass(frozen=True, eq=False)
-class HeldReturns(RewardModel):
-    """A reward is the return in % of buying on a random day and selling HOLD_DAYS later, less ``centre``, by ``scale``.
-
-    Each of the two quotes is off by a factor of 100, up or down, with probability ``bad_ticks``.
-    """
-
-    ratios: Tensor  # selling price / buying price, ``m x n``
-    centre: float
-    scale: float
-    bad_ticks: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.bad_ticks <= 1.0:
-            raise ValueError(f"bad_ticks is a probability and must be in [0, 1], got {self.bad_ticks!r}.")
-
-    def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
-        """Row number and factor on the price ratio, ``rounds x 2``; the rows do not depend on ``bad_ticks``."""
-        rows = rng.integers(0, self.ratios.shape[0], rounds)
-        u = rng.random((rounds, 2))
-        power = np.where(u < 0.5 * self.bad_ticks, -1, np.where(u < self.bad_ticks, 1, 0))
-        # Column 0 is the buying price, by which the ratio divides.
-        return np.stack([rows.astype(np.float64), BAD_TICK_FACTOR ** (power[:, 1] - power[:, 0])], axis=1)
-
-    def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
-        ratio = self.ratios[draws[:, 0].long(), arms] * draws[:, 1]
-        return (100.0 * (ratio - 1.0) - self.centre) / self.scale
-
-
-@dataclass(frozen=True)
-class SP500(OverArms):
-    """Which of 20 stocks gains most over 63 trading days, with bad ticks or without (heavy_tails/quickstart_stocks).
-
-    f is the mean clean return over the second half of 1990-2022. The kernel (correlation of returns) and the constants
-    come from the first half. All trials share f. The prices need skfolio installed.
-    """
-
-    bad_ticks: float = 0.0  # probability that a quote is wrong by a factor of 100 (simulated)
-
-    def make(self, trials: Trials) -> Problem:
-        prices = _prices()
-        quotes = prices.to_numpy(dtype=np.float64)
-        half = len(quotes) // 2
-        past, later = (q[HOLD_DAYS:] / q[:-HOLD_DAYS] for q in (quotes[:half], quotes[half:]))
-        returns = 100.0 * (past - 1.0)
-        centre, scale = median_mad(returns)
-        notes = (
-            "20 S&P 500 stocks, daily prices 1990-2022 from skfolio's wheel (survivors: chosen with "
-            "hindsight); reward = return in % over 63 trading days, overlapping windows, first half for kernel "
-            "and constants, second for rewards."
-        )
-        noise: dict[str, Any] = {"rewards": HeldReturns(torch.from_numpy(later), centre, scale, self.bad_ticks)}
-        if self.bad_ticks > 0.0:
-            noise["noise_scale"] = None
-            notes += (
-                f" Bad ticks are SIMULATED: each quote wrong by a factor 100 with probability {self.bad_ticks:g}. f, "
-                "v and regret refer to clean quotes; bad ticks are contamination that v does not bound."
-            )
-        gains, names = 100.0 * (later - 1.0), tuple(map(str, prices.columns))
-        return centred_problem("sp500", returns, gains, trials, arm_names=names, notes=notes, **noise)
-
-
-def _prices() -> pd.DataFrame:
-    """Daily prices of the 20 stocks, 8313 x 20."""
-    spec = importlib.util.find_spec("skfolio")  # does not import the package
-    if spec is None or not spec.submodule_search_locations:
-        raise ImportError(
-            "problem 'sp500' reads stock prices bundled in skfolio, which is not installed: run "
-            'pip install "bo-robust[data]".'
-        )
-    path = Path(spec.submodule_search_locations[0], FILE)
-    if not path.is_file():
-        raise ImportError(f"skfolio is installed but has no {FILE}; install skfolio 1.12.2.")
-    content = path.read_bytes()
-    check_content(path, content, SHA256, remedy="Install skfolio 1.12.2, whose file it is.")
-    return pd.read_csv(io.BytesIO(content), index_col=0, compression="gzip")

@@ -75,12 +75,13 @@ class Steps:
 
 
 def form_of(covariance: Covariance, like: Tensor) -> Form | None:
-    """The form of a covariance for points like ``like`` (``... x d``), None if it has none.
+    """The form of a covariance for points like ``like`` (``... x d``), None if it has none, as a subclass may.
 
     ``ValueError`` if there are several lengthscales, but not d.
     """
-    if not isinstance(covariance, SquaredExponential | Matern):
+    if type(covariance) not in (SquaredExponential, Matern):
         return None
+    assert isinstance(covariance, SquaredExponential | Matern)
     d, ell = like.shape[-1], covariance.lengthscale
     if isinstance(ell, tuple) and len(ell) != d:
         raise ValueError(f"{len(ell)} lengthscales for points of {d} dimensions.")

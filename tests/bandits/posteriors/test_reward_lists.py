@@ -6,6 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bo_robust.bandits.posteriors import reward_lists
+from bo_robust.confidence.truncation import RULES, truncate
 
 ARMS = 3
 LIKE = torch.zeros(1, ARMS, dtype=torch.float64)
@@ -44,11 +45,11 @@ def check_invariants(lists, rewards, level):
 
 
 @settings(max_examples=80, deadline=None)
-@given(pulls=PULLS, first=st.sampled_from([1e-3, 0.3, 1.0, 1e301]), shares=SHARES, clip=st.booleans())
-@example(pulls=[(0, y, True, 0.0) for y in (0.0, 0.0, 0.0, 2.0)], first=1.0, shares=[1.0, -1.0, 0.5], clip=False)
-@example(pulls=[(0, 2.0, True, 0.0)] * 40, first=1e-9, shares=[1.0, 0.0, -1.0], clip=True)
-@example(pulls=[(0, 1.0, True, 0.0), (0, -1.0, True, 0.0)] * 8, first=0.5, shares=[1.0, 0.5, 0.25], clip=False)
-def test_any_sequence_of_rewards(pulls, first, shares, clip, device):
+@given(pulls=PULLS, first=st.sampled_from([1e-3, 0.3, 1.0, 1e301]), shares=SHARES, rule=st.sampled_from(list(RULES)))
+@example(pulls=[(0, y, True, 0.0) for y in (0.0, 0.0, 0.0, 2.0)], first=1.0, shares=[1.0, -1.0, 0.5], rule="zero")
+@example(pulls=[(0, 2.0, True, 0.0)] * 40, first=1e-9, shares=[1.0, 0.0, -1.0], rule="clip")
+@example(pulls=[(0, 1.0, True, 0.0), (0, -1.0, True, 0.0)] * 8, first=0.5, shares=[1.0, 0.5, 0.25], rule="zero")
+def test_any_sequence_of_rewards(pulls, first, shares, rule, device):
     lists = reward_lists.init(LIKE.to(device))
     rewards: list[list[float]] = [[] for _ in range(ARMS)]
     level = first
@@ -61,11 +62,27 @@ def test_any_sequence_of_rewards(pulls, first, shares, clip, device):
     counts = [max(len(r), 1) for r in rewards]
     u = torch.tensor([[share / math.sqrt(c) for share in shares] for c in counts], dtype=torch.float64)
     pairs = torch.zeros(ARMS, dtype=torch.long, device=device), torch.arange(ARMS, device=device)
-    got = lists.truncated_sums(u.to(device), torch.full_like(lists.table[0, :, 0], level), clip, pairs)
+    got = lists.truncated_sums(u.to(device), torch.full_like(lists.table[0, :, 0], level), rule, pairs)
     for a in range(ARMS):
         for i in range(3):
             w = float(u[a, i])
             kept = [w * v for v in rewards[a] if abs(w) * abs(v) <= level]
-            beyond = [math.copysign(level, w * v) for v in rewards[a] if abs(w) * abs(v) > level] if clip else []
+            beyond = [math.copysign(level, w * v) for v in rewards[a] if abs(w) * abs(v) > level]
+            beyond = [RULES[rule] * b for b in beyond]
             size = math.fsum(map(abs, kept + beyond))
             assert float(got[a, i]) == pytest.approx(math.fsum(kept + beyond), rel=0, abs=1e-13 * size + 1e-300)
+
+
+def test_a_new_rule_is_one_entry(monkeypatch):
+    """Level 2, weights 1: of the rewards 1, 5 and -9, the last two become 1 and -1."""
+    monkeypatch.setitem(RULES, "half", 0.5)
+    lists = reward_lists.init(LIKE)
+    for count, value in enumerate((1.0, 5.0, -9.0), 1):
+        insert(lists, 0, value, 1e-3, count)
+    weights, level = torch.ones(ARMS, 1, dtype=torch.float64), torch.full((ARMS,), 2.0, dtype=torch.float64)
+    pairs = torch.zeros(ARMS, dtype=torch.long), torch.arange(ARMS)
+    assert float(lists.truncated_sums(weights, level, "half", pairs)[0]) == 1.0
+    assert truncate(torch.tensor([1.0, 5.0, -9.0]), 2.0, "half").tolist() == [1.0, 1.0, -1.0]
+    lists = reward_lists.init(LIKE)
+    insert(lists, 0, 5.0, 1e-3, 1)
+    assert float(lists.truncated_sums(weights, level, "half", pairs)[0]) == 1.0

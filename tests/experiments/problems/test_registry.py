@@ -1,4 +1,3 @@
-import importlib.util
 import inspect
 import math
 
@@ -27,8 +26,6 @@ REFUSED = [
     ("hard_instance", {"gap": 2.0, "v": 1.0}, "smaller gap"),
     ("abalone", {"lengthscale": -1.0}, "lengthscale"),
     ("djia29", {"scaling": "raw"}, "scaling must be one of"),
-    ("seattle_latency", {"view": "server"}, "view must be"),
-    ("sp500", {"bad_ticks": 1.5}, "probability"),
     ("unknown_lengthscale", {"lengthscales": []}, "at least one number"),
     ("unknown_lengthscale", {"lengthscales": [0.5, 0.5]}, "all different"),
     ("unknown_lengthscale", {"lengthscales": [-0.5]}, "lengthscale"),
@@ -49,11 +46,8 @@ def build(request):
     """make_problem with the data folder, skipping where a problem's data is absent."""
 
     def make(name, trials, **params):
-        if name == "sp500" and importlib.util.find_spec("skfolio") is None:
-            pytest.skip("skfolio is not installed")
         settings = inspect.signature(PROBLEMS["arms"][name]).parameters if name in PROBLEMS["arms"] else ()
-        reads = "data_dir" in settings and name != "sp500"
-        folder = request.getfixturevalue("data_dir") if reads else None
+        folder = request.getfixturevalue("data_dir") if "data_dir" in settings else None
         return make_problem(name, trials, 4, data_dir=folder, **SMALL.get(name, {}) | params)
 
     return make
@@ -117,5 +111,5 @@ def test_data_dir_is_ignored_by_problems_without_data(tmp_path):
 def test_notes_say_what_a_standard_error_covers(build):
     for name in ("intel_lab", "metr_la_week"):
         assert "not new days" in build(name, [0]).notes, name
-    for name in ("cmu_light", "djia29", "seattle_latency", "sp500"):
+    for name in ("cmu_light", "djia29"):
         assert "All trials share one f" in build(name, [0]).notes, name

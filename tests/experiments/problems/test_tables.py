@@ -63,23 +63,3 @@ def test_cmu_light(data_dir, device):
     assert float(problem.arms.min()) == 0.0
     assert float(problem.arms.max()) == 1.0
     assert problem.arms.shape == (41, 2)
-
-
-@pytest.mark.parametrize(("view", "arms"), [("client", 98), ("node", 99)])
-def test_seattle_latency(data_dir, device, view, arms):
-    problem = make_problem("seattle_latency", [0], 0, data_dir=data_dir, view=view)
-    check(problem, device)
-    assert problem.num_arms == arms
-    rtt = np.load(data_dir / "seattle_latency/seattle_rtt.npz")["rtt_10ms"] / 100.0
-    off = ~np.eye(99, dtype=bool)
-    if view == "client":
-        rewards = np.stack([-rtt[:, 0, j] for j in range(1, 99)], axis=1)
-        assert "node 0" not in problem.arm_names
-    else:
-        rewards = -np.stack([rtt[:, i, off[i]].mean(axis=1) for i in range(99)], axis=1)
-    centre = np.median(rewards[:344])
-    scale = np.median(np.abs(rewards[:344] - centre))
-    np.testing.assert_allclose(problem.f[0].numpy(), (rewards[344:].mean(axis=0) - centre) / scale, rtol=1e-9)
-    assert f"(y - {centre:.6g}) / {scale:.6g}" in problem.notes
-    best = problem.arm_names[problem.f[0].argmax()]
-    assert best == f"node {[j for j in range(99) if view == 'node' or j][rewards[344:].mean(axis=0).argmax()]}"
