@@ -43,7 +43,7 @@ from bo_robust.models import (
     candidate_grid,
 )
 from bo_robust.models.outlier_prior import OutlierPrior
-from bo_robust.models.robust_gp import Prediction
+from bo_robust.models.recommendation import Prediction
 from bo_robust.risk_measures.functionals import ValueAtRisk
 from bo_robust.utils.input_checks import check_delta, check_positive
 from bo_robust.utils.specs import SpecError, build, nearest, quoted

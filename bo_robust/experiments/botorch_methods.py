@@ -22,7 +22,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from bo_robust.experiments.problems import DesignProblem
-from bo_robust.methods import METHODS
+from bo_robust.methods import METHODS, predict
 from bo_robust.models import RobustGP, suggest_replicates
 
 
@@ -154,10 +154,9 @@ class BoTorchLoop:
         return self._maximised() if again is None else again[0]
 
     def recommend(self) -> Tensor:
-        """The observed point of the best posterior mean; of ``RobustGP``, of those that are ``recommendable``."""
+        """The observed point of the best mean; of ``RobustGP``, of those that are ``recommendable``."""
         self._fit()
-        with torch.no_grad():
-            mean = self.model.posterior(self.X).mean.squeeze(-1)
+        mean = predict(self.model, self.X).mean
         if isinstance(self.model, RobustGP):
             mean = mean.where(self.model.recommendable(), -math.inf)
         return self.X[mean.argmax()]

@@ -9,8 +9,7 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from statistics import NormalDist
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,10 +19,9 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
-from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.types import DEFAULT, _DefaultType
-from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from gpytorch.means import Mean
@@ -37,16 +35,15 @@ from bo_robust.models.marginal_likelihood import as_array, evidence_of
 from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale, outcome_scales
 from bo_robust.models.outlier_detection import OutlierDetection, OutlierSearch, SearchData, find_outliers
 from bo_robust.models.outlier_prior import OutlierPrior
+from bo_robust.models.recommendation import RecommendingGP
 from bo_robust.models.reward_units import computable, smallest_deviation
-from bo_robust.models.scaled_posterior import ScaledPosterior, scaled_standardize, standardize_of
+from bo_robust.models.scaled_posterior import scaled_standardize, standardize_of, with_mean
 from bo_robust.models.training_data import (
-    MovableGP,
     check_added,
     check_data,
     check_learnt,
     checked_limits,
     nearly_equal,
-    recommendable,
 )
 from bo_robust.models.variance_inflation import InflatedKernel, VarianceInflation
 from bo_robust.utils.input_checks import quoted
@@ -63,21 +60,12 @@ STATISTICS = (
 )
 DEVIATIONS = ("deviation_radius", "deviation_size", "deviation_log_odds")  # 0 in rows without a local deviation
 STATE = (*DATA, *STATISTICS, *DEVIATIONS, "outliers_detected", "_scale")
-TAIL = 0.025  # probability on either side of a 95 % interval
 # Prediction strategies without variance inflation, by those with it; weak keys, so that they go when a model drops its
 # strategy.
 _WITHOUT_INFLATION: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
-class Prediction(NamedTuple):
-    """Mean and 95 % interval of f at points, ``n`` each, in the units of the observations."""
-
-    mean: Tensor
-    lower: Tensor
-    upper: Tensor
-
-
-class RobustGP(MovableGP):
+class RobustGP(RecommendingGP):
     """``SingleTaskGP`` on the inliers of its data; ``fit_gpytorch_mll`` detects the outliers.
 
     The fit chooses the scale of the outcomes, inliers and hyperparameters together, by marginal likelihood. An
@@ -250,7 +238,7 @@ class RobustGP(MovableGP):
             return super().posterior(X, output_indices, observation_noise, posterior_transform)
         posterior: Any = super().posterior(X, output_indices, observation_noise)
         if isinstance(posterior, GPyTorchPosterior):
-            posterior = _with_mean(posterior, self._mean_without_inflation(X, observation_noise))
+            posterior = with_mean(posterior, self._mean_without_inflation(X, observation_noise))
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
     def _mean_without_inflation(self, X: Tensor, observation_noise: bool | Tensor) -> Tensor:
@@ -266,9 +254,9 @@ class RobustGP(MovableGP):
 
     def to_standard_model(self) -> SingleTaskGP:
         """A ``SingleTaskGP`` of the inliers that shares these modules; ``ValueError`` if observations were added."""
-        return self._standard_model(torch.ones_like(self.train_targets, dtype=torch.bool))
+        return self.standard_model_of(torch.ones_like(self.train_targets, dtype=torch.bool))
 
-    def _standard_model(self, rows: Tensor) -> SingleTaskGP:
+    def standard_model_of(self, rows: Tensor) -> SingleTaskGP:
         """``SingleTaskGP`` of some of the inliers, ``k`` bool, that shares these modules."""
         training = self.training
         self._check_nothing_added()
@@ -285,51 +273,6 @@ class RobustGP(MovableGP):
     @property
     def num_outliers(self) -> int:
         return int((~self.inlier_mask).sum())
-
-    def signed_Y(self, maximize: bool | None = None) -> Tensor:
-        """Observations ``n``, where larger is better; ``maximize=None`` is as the model was made, else True."""
-        maximize = self.maximize if maximize is None else maximize
-        return (self.train_Y_all if maximize is None or maximize else -self.train_Y_all).squeeze(-1)
-
-    def reliable_mask(self, maximize: bool | None = None) -> Tensor:
-        """Which observations are inliers and not held on the good side, ``n`` bool; where that is unknown, on either.
-
-        ``maximize=None`` is as the model was made. Raises ``ValueError`` before a fit.
-        """
-        if not self.outliers_detected:
-            raise ValueError("this RobustGP has not looked for outliers yet; call fit_gpytorch_mll first.")
-        held, maximize = self.held_mask, self.maximize if maximize is None else maximize
-        if held.any() and maximize is not None:
-            value = self.signed_Y(maximize)
-            held = held & (value > value[self.inlier_mask & ~held].amax())
-        return self.inlier_mask & ~held
-
-    def recommendable(self, maximize: bool | None = None) -> Tensor:
-        """Whether each row's point may be recommended, ``n`` bool: where a reliable observation was made.
-
-        So a point is out if all its observations are outliers or held. ``maximize`` is as for :meth:`reliable_mask`.
-        """
-        return recommendable(self.train_X_all, self.reliable_mask(maximize))
-
-    def reliable_model(self, maximize: bool | None = None) -> SingleTaskGP:
-        """A ``SingleTaskGP`` of the reliable observations that shares these modules; errors as of :meth:`predict`."""
-        return self._standard_model(self.reliable_mask(maximize)[self.inlier_mask])
-
-    def predict(self, X: Tensor, maximize: bool | None = None) -> Prediction:
-        """What to report at points ``n x d``: mean and 95 % interval of f by the reliable observations alone.
-
-        They end at the ``outcome_limits``. ``maximize`` is as for :meth:`reliable_mask`. Raises ``ValueError`` before a
-        fit, or if observations were added.
-        """
-        model = self.reliable_model(maximize)
-        with torch.no_grad():
-            posterior: Any = model.posterior(X)
-            try:
-                ends = posterior.quantile(X.new_tensor([TAIL, 1.0 - TAIL])).squeeze(-1)
-            except NotImplementedError:  # an outcome transform of the user's
-                half = -NormalDist().inv_cdf(TAIL) * posterior.variance.squeeze(-1).sqrt()
-                ends = posterior.mean.squeeze(-1) + torch.stack([-half, half])
-            return Prediction(*torch.cat([posterior.mean.mT, ends]).clamp(*self.outcome_limits))
 
     def load_state_dict(  # type: ignore[override]
         self, state_dict: Mapping[str, Any], strict: bool = True, keep_transforms: bool = True, assign: bool = False
@@ -509,13 +452,6 @@ class RobustGP(MovableGP):
         else:
             return
         warnings.warn(notice, UserWarning, stacklevel=4)
-
-
-def _with_mean(posterior: GPyTorchPosterior, mean: Tensor) -> Posterior:
-    """The posterior with this mean, ``... x q x 1``, and the covariance that it has."""
-    if isinstance(posterior, ScaledPosterior):
-        return ScaledPosterior(posterior.latent, posterior.scale, mean)
-    return GPyTorchPosterior(MultivariateNormal(mean.squeeze(-1), posterior.distribution.lazy_covariance_matrix))
 
 
 def _restore(model: RobustGP, _: Any) -> None:

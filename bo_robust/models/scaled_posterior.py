@@ -184,6 +184,13 @@ class ScaledOutcome(OutcomeTransform):
         return ScaledPosterior(posterior, self.scale)
 
 
+def with_mean(posterior: GPyTorchPosterior, mean: Tensor) -> Posterior:
+    """The posterior with this mean, ``... x q x 1``, and the covariance that it has."""
+    if isinstance(posterior, ScaledPosterior):
+        return ScaledPosterior(posterior.latent, posterior.scale, mean)
+    return GPyTorchPosterior(MultivariateNormal(mean.squeeze(-1), posterior.distribution.lazy_covariance_matrix))
+
+
 def scaled_standardize(scale: OutcomeScale, standardize: Standardize) -> OutcomeTransform:
     if scale.is_identity:
         return standardize
