@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -154,19 +154,24 @@ def choose(
 
 def reliable(model: Any, maximize: bool = True) -> Tensor:
     """Which readings are neither flagged nor held on the good side, ``n`` bool."""
-    return model.reliable_mask(maximize) if isinstance(model, RobustGP) else ~flagged(model)
+    return model.reliable_mask(maximize) if _detected(model) else ~flagged(model)
 
 
 def predict(model: Any, X: Tensor, maximize: bool = True) -> Prediction:
     """Mean and 95 % interval at points ``n x d``, from readings that are reliable (:func:`reliable`)."""
-    if isinstance(model, RobustGP):
-        return model.predict(X, maximize)
+    if _detected(model):
+        return cast(RobustGP, model).predict(X, maximize)
     with torch.no_grad():
         posterior = model.posterior(X)
         mean = getattr(posterior, "mixture_mean", posterior.mean).squeeze(-1)
         variance = getattr(posterior, "mixture_variance", posterior.variance).squeeze(-1)
     half = Z95 * variance.sqrt()
     return Prediction(mean, mean - half, mean + half)
+
+
+def _detected(model: Any) -> bool:
+    """Whether it is a RobustGP that looked for outliers, which it does not where no fit succeeds."""
+    return isinstance(model, RobustGP) and bool(model.outliers_detected)
 
 
 def flagged(model: Any) -> Tensor:

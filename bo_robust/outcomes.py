@@ -6,12 +6,14 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bo_robust.models.reward_units import robust_units
+from bo_robust.models.training_data import checked_limits
 from bo_robust.search_space import numbers
 from bo_robust.utils.input_checks import quoted
 
@@ -81,16 +83,23 @@ class Outputs:
         scaled = ((every - center) / scale).clamp(-LARGEST, LARGEST) if n else every
         if n and not centered:
             scaled, center = scaled + center / scale, torch.zeros_like(center)
-        units_of = zip(_limits(outcome_limits, m), center.tolist(), scale.tolist(), strict=False)
+        pairs = _limits(outcome_limits, m)
+        for pair, y in zip(pairs, Y.mT, strict=True):
+            if n:
+                checked_limits(pair, y)
+        units_of = zip(pairs, center.tolist(), scale.tolist(), strict=False)
         limits = [None if pair is None else _in_units(pair, a, b) for pair, a, b in units_of]
         return cls(scaled, center, scale, [*limits, *[None] * C.shape[-1]], m)
 
 
 def _limits(given: Any, m: int) -> list[Limits | None]:
     """Limits of each of m objectives, from one pair or one (or None) per objective."""
-    if given is None or (len(given) == 2 and not any(isinstance(x, Sequence) for x in given)):
+    given = given.tolist() if hasattr(given, "tolist") else given
+    pair = not isinstance(given, Sequence) or (len(given) == 2 and all(x is None or isinstance(x, Real) for x in given))
+    if pair:
         given = [given] * m
-    if len(given) != m or not all(pair is None or len(pair) == 2 for pair in given):
+    given = [pair.tolist() if hasattr(pair, "tolist") else pair for pair in given]
+    if len(given) != m or not all(pair is None or (isinstance(pair, Sequence) and len(pair) == 2) for pair in given):
         raise ValueError(f"outcome_limits need one pair, or one for each of {m} objectives, got {quoted(given)}.")
     return [None if pair is None else (pair[0], pair[1]) for pair in given]
 

@@ -122,6 +122,14 @@ class SearchSpace:
                 raise ValueError(f"{name} has values in column {i} that are not among those of categorical[{i}].")
         return x
 
+    def holds(self, x: Tensor) -> bool:
+        """Whether a design, ``1 x d``, may be proposed: within bounds and constraints, with the fixed values."""
+        fixed = all(float(x[0, i]) == value for i, value in self.fixed.items())
+        if self.candidates is not None:
+            return fixed and bool(among(x, self.candidates).any())
+        inside = bool(((self.bounds[0] <= x) & (x <= self.bounds[1])).all())
+        return fixed and inside and self._excess(x[0]) == 0.0
+
     def encode(self, x: Tensor) -> Tensor:
         """Coordinates ``k x D`` of designs ``k x d``."""
         return _one_hot(self._scaled(x), {i: len(v) for i, v in self.categorical.items()})

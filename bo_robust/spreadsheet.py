@@ -21,6 +21,7 @@ from botorch.utils.multi_objective.pareto import is_non_dominated
 
 from bo_robust.campaign import KINDS, Campaign
 from bo_robust.cells import FAILED, TableError
+from bo_robust.columns import Column
 from bo_robust.suggest import Suggestion, suggest
 
 
@@ -76,13 +77,13 @@ def designs_to_print(campaign: Campaign, found: Suggestion) -> tuple[list[list[s
     """The designs to measure next with a header, as the file writes them, and lines about those that are missing."""
     columns, listed = campaign.columns, campaign.listed
     left, total = campaign.left()
-    kept, taken = [], {tuple(x) for x in campaign.X}
+    kept, taken = [], {tuple(x): i for i, x in enumerate(campaign.X)}
     for x, again in zip(found.X.tolist(), found.replicate.tolist(), strict=True):
         new = tuple(x) not in taken
         if total is not None and not new and not again and left == 0:
             continue  # all designs are taken, and nobody asked for a second reading of this one
         left -= new
-        taken.add(tuple(x))
+        taken.setdefault(tuple(x), -1)
         kept.append(x)
     notes = []
     if len(kept) < campaign.options.n:
@@ -90,7 +91,9 @@ def designs_to_print(campaign: Campaign, found: Suggestion) -> tuple[list[list[s
         notes.append(f"{len(kept)} of {campaign.options.n} designs: every other {what} is measured, pending or failed.")
     names = [column.title for column in columns]
     if listed is None:
-        return [names, *([c.decode(c.on_grid(v)) for c, v in zip(columns, x, strict=True)] for x in kept)], notes
+        # A second reading is of the design as the file has it, not as it is rounded.
+        known = {column.name: campaign.results.cells(column.name) for column in columns}
+        return [names, *(_written(columns, x, known, taken[tuple(x)]) for x in kept)], notes
     chosen = [column for column in columns if not column.observed]
     places = {x: i for i, x in reversed(list(enumerate(zip(*(c.codes(listed) for c in chosen), strict=True))))}
     rows = [[campaign.identifiers + [c.title for c in columns]]]
@@ -102,6 +105,13 @@ def designs_to_print(campaign: Campaign, found: Suggestion) -> tuple[list[list[s
         cells += [row[c.name] if same or c.categories else c.decode(v) for c, v in zip(chosen, x, strict=False)]
         designs.append(cells + [c.decode(v) for c, v in zip(columns, x, strict=True) if c.observed])
     return [*rows[0], *designs], notes
+
+
+def _written(columns: list[Column], x: list[float], cells: dict[str, list[str]], row: int) -> list[str]:
+    """The cells of a proposal: those of a row that it repeats, or numbers in six digits (row -1)."""
+    if row >= 0:
+        return [cells[column.name][row] for column in columns]
+    return [column.decode(column.on_grid(value)) for column, value in zip(columns, x, strict=True)]
 
 
 def _about(found: Suggestion, campaign: Campaign) -> list[str]:
@@ -122,26 +132,31 @@ def _about(found: Suggestion, campaign: Campaign) -> list[str]:
             )
         for place in (~model.inlier_mask).nonzero().flatten().tolist():
             row = rows[place]
-            others = ""
+            where = f"Row {results.lines[read[row]]} looks wrong: {name} = {results.cells(name)[read[row]]} is"
+            if not model.within_limits()[place]:
+                lines.append(f"{where} beyond the limits.")
+                continue
+            others = "what others predict"
             if j < len(campaign.objectives):
-                others = f" from {float(found.expected[row, j]):.4g}, which the others predict"
-            lines.append(
-                f"Row {results.lines[read[row]]} looks wrong: {name} = {results.cells(name)[read[row]]} is "
-                f"{abs(float(model.loo_zscore[place])):.3g} standard deviations{others or ' from what others predict'}."
-            )
-        held = model.inlier_mask & ~model.reliable_mask(maximize=True)
-        for place in held.nonzero().flatten().tolist() if j < len(campaign.objectives) else ():
+                others = f"{float(found.expected[row, j]):.4g}, which the others predict"
+            lines.append(f"{where} {abs(float(model.loo_zscore[place])):.3g} standard deviations from {others}.")
+        held = model.inlier_mask & ~model.reliable_mask(maximize=j < len(campaign.objectives))
+        twice = model.replicate_mask().any(1)
+        for place in held.nonzero().flatten().tolist():
             at = read[rows[place]]
+            then = "Measure it again before you rely on it"
+            if twice[place]:
+                then = "The other reading of its design disagrees"
             lines.append(
-                f"Row {results.lines[at]}: {name} = {results.cells(name)[at]} is far from all others, and plausible "
-                f"only if {name} varies by factors. Measure it again before you rely on it."
+                f"Row {results.lines[at]}: {name} = {results.cells(name)[at]} is far from all others that fit, and "
+                f"plausible only if {name} varies by factors. {then}."
             )
     if not (found.outliers | found.held).any():
         lines.append("No reading looks wrong.")
     alone = [list(campaign.X[read[row]]) for row in found.held.nonzero().flatten().tolist()]
     for x in found.X[found.replicate].tolist():
         design = ", ".join(f"{c.name} = {c.decode(v)}" for c, v in zip(columns, x, strict=True))
-        reason = "is far from all others" if x in alone else "looks wrong"
+        reason = "far from all others" if x in alone else "looks wrong"
         lines.append(f"Measure again: {design}; its reading is the best, but {reason}.")
     if len(campaign.objectives) > 1:
         return lines + _front(found, campaign)

@@ -119,8 +119,8 @@ def suggest(
 
     The first designs are quasi-random. Then the default method maximises BoTorch's ``qLogNoisyExpectedImprovement`` (or
     hypervolume improvement) on :class:`bo_robust.RobustGP`, with the probability that ``constraints`` hold. A reading
-    that is held is measured a second time first, and so is one that is better than all inliers, but flagged as an
-    outlier, where the space is finite. Units of designs and readings do not matter.
+    that is held is measured a second time first. On a finite space, so is a flagged reading that is better than all
+    inliers. Under ``conditions`` none is. Units of designs and readings do not matter.
 
     Args:
         X: ``n x d`` designs measured, n >= 0, in the order of measurement.
@@ -187,6 +187,8 @@ def suggest(
         known["num_arms"] = len(space.candidates)
     choice = choose(method, settings, known)
     outputs = Outputs.of(Y, constraints, maximize, len(X), choice.model is not RobustGP, outcome_limits)
+    if outcome_limits is not None and choice.model is not RobustGP:
+        raise ValueError(f"{method} has no outcome_limits; only {DEFAULT} has them.")
     if choice.acquisition is ValueAtRiskUCB:
         hint = "name their columns in `conditions`, with the default method, or use it in Ax or BoTorch"
         raise ValueError(f"{method} needs conditions: {hint}.")
@@ -242,7 +244,7 @@ class _Round:
             sided_choice = choice._replace(model_options=choice.model_options | options)
             build = partial(sided_choice.build, self.U[rows], y[rows].unsqueeze(-1))
             model = _fitted(build, **_modules(choice, self.U))
-            out, usable = flagged(model), reliable(model)
+            out, usable = flagged(model), reliable(model, maximize=sided)  # small constraints are good
             self.models.append(model)
             self.outliers[rows] |= out
             self.recommendable[rows] &= recommendable(self.U[rows], usable)
@@ -260,12 +262,12 @@ class _Round:
         for model in self.models[: self.outputs.objectives]:
             if not model.outliers_detected:
                 continue
-            point = suggest_replicates(
-                model, candidates=self.U, maximize=True, X_pending=elsewhere, held_only=listed is None
-            )
-            for row in [] if point is None else (point[0] == self.U).all(-1).nonzero().flatten().tolist():
-                if listed is None or among(self.X[row : row + 1], listed).any():
-                    return self.X[row : row + 1]
+            options: dict[str, Any] = {"maximize": True, "X_pending": elsewhere, "held_only": listed is None}
+            points = suggest_replicates(model, len(self.U), self.U, **options)
+            for point in () if points is None else points:
+                x = self.X[(point == self.U).all(-1)][:1]
+                if self.space.holds(x):
+                    return x
         return None
 
     def maximise(self, chosen: Tensor, restarts: int, raw_samples: int) -> Tensor:
@@ -324,7 +326,7 @@ class _Round:
             return row, mean, (mean - half, mean + half)
         may = self.recommendable.clone()
         for model in self.models[1:]:
-            may &= predict(model, self.U).mean <= 0.0
+            may &= predict(model, self.U, maximize=False).mean <= 0.0
         if not may.any():
             return nothing
         found = torch.stack(predict(self.models[0], self.U))

@@ -408,9 +408,10 @@ def _feasible(constraints: list[Any], adapter: Any, X: Tensor) -> Tensor:
         total, upper = torch.zeros(len(X), dtype=X.dtype), constraint.op == ComparisonOp.LEQ
         for signature, weight in constraint.metric_weights:
             model, _, unit = _outcome(adapter, signature)
-            total += weight * unit * predict(model, X).mean
+            large_is_good = (weight > 0.0) != upper
+            total += weight * unit * predict(model, X, large_is_good).mean
             if isinstance(model, RobustGP):
-                refused = model.train_X_all[~model.recommendable(maximize=True)]
+                refused = model.train_X_all[~model.recommendable(large_is_good)]
                 feasible &= ~(X.unsqueeze(1) == refused).all(-1).any(1)
         feasible &= total <= constraint.bound if upper else total >= constraint.bound
     return feasible

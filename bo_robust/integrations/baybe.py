@@ -33,7 +33,8 @@ class RobustGPSurrogate(GaussianProcessSurrogate):
     """BayBE's ``GaussianProcessSurrogate``, its components included, with outlier detection, one model a target.
 
     Task parameters are refused. The objective says whether large or small readings are good; where it asks to match a
-    value, no variance is inflated. The other arguments are those of :class:`bo_robust.models.RobustGP`.
+    value, no variance is inflated. ``outlier_share`` and
+    ``outlier_density`` are those of :class:`bo_robust.models.RobustGP`.
 
     Examples:
         >>> campaign = Campaign(searchspace, objective, BotorchRecommender(surrogate_model=RobustGPSurrogate()))

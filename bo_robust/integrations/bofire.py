@@ -30,8 +30,8 @@ __all__ = ["RobustGPSurrogate", "held_experiments", "outlier_experiments"]
 class RobustGPSurrogate(SingleTaskGPSpecification):
     """What BoFire's ``SingleTaskGPSurrogate`` specifies, with outlier detection.
 
-    The objective says whether large or small values are good; where it asks for a target, no variance is inflated. The
-    other arguments are those of :class:`bo_robust.models.RobustGP`.
+    The objective says whether large or small values are good; where it asks for a target, no variance is inflated.
+    ``outlier_share`` and ``outlier_density`` are those of :class:`bo_robust.models.RobustGP`.
 
     Examples:
         >>> surrogate = RobustGPSurrogate(inputs=domain.inputs, outputs=domain.outputs)

@@ -165,6 +165,13 @@ def find_outliers(data: SearchData, scales: Sequence[OutcomeScale]) -> tuple[Out
     return searches[best].scale, chosen
 
 
+def held_rows(data: SearchData, inliers: Rows, scale: OutcomeScale) -> Rows:
+    """Which of the inliers of a scale are held, ``n`` bool, where nothing is known yet of the given scale."""
+    if scale.is_identity:
+        return np.zeros_like(inliers)
+    return _held(data, inliers, OutlierSearch(data).fit().inlier_mask)
+
+
 def _held(data: SearchData, inliers: Rows, given_inliers: Rows) -> Rows:
     """Inliers of a learnt scale alone that lie beyond all that are inliers in the given scale, too, ``n`` bool.
 
@@ -209,7 +216,7 @@ class OutlierSearch:
 
         The inliers ``first`` of another scale take the place of the initial sets that cost most.
         """
-        if len(self._y) < self.prior.min_observations:
+        if self._possible.sum() < self.prior.min_observations:
             return OutlierDetection.without_search(self._possible)
         visited: dict[bytes, tuple[float, Array, Rows]] = {}
         for inliers in self._initial_sets() if first is None else [self.domain, first & self.domain]:
@@ -230,7 +237,7 @@ class OutlierSearch:
 
         ``known_inliers`` is the choice of :meth:`fit` among the first ``m <= n`` rows. It stands if these are all.
         """
-        if len(self._y) < self.prior.min_observations:
+        if self._possible.sum() < self.prior.min_observations:
             return OutlierDetection.without_search(self._possible)
         theta, every = self._evidence.start, self.domain
         first = every.copy()
@@ -323,16 +330,18 @@ class OutlierSearch:
 
     def _initial_sets(self) -> Iterator[Rows]:
         yield self.domain.copy()
-        n, order = len(self._y), self._y.argsort(kind="stable")
+        rows = np.flatnonzero(self.domain)
+        n, order = len(rows), rows[self._y[rows].argsort(kind="stable")]
         for share in SPARSE:
             left = max(1, int(share * n))
-            start = int((self._y[order[n - left - 1 :]] - self._y[order[: left + 1]]).argmin())
-            yield self.domain & np.isin(np.arange(n), order[start : start + n - left])
+            if n - left >= self.prior.min_observations // 2:
+                start = int((self._y[order[n - left - 1 :]] - self._y[order[: left + 1]]).argmin())
+                yield np.isin(np.arange(len(self._y)), order[start : start + n - left])
 
     def _climb(self, given: ConditionedGP) -> Rows:
         """Move the row that gains most until none gains; returns the inliers."""
-        n = len(given.inliers)
-        for _ in range(2 * n):
+        n = int(self._possible.sum())
+        for _ in range(2 * len(given.inliers)):
             gain = given.log_densities() - self._next_price(given)
             gain[given.inliers] *= -1.0
             gain[~self.domain] = -math.inf

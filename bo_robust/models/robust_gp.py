@@ -33,11 +33,11 @@ from torch import Tensor
 from bo_robust.models.local_deviation import LocalDeviation
 from bo_robust.models.marginal_likelihood import as_array, evidence_of
 from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale, outcome_scales
-from bo_robust.models.outlier_detection import OutlierDetection, OutlierSearch, SearchData, find_outliers
+from bo_robust.models.outlier_detection import OutlierDetection, OutlierSearch, SearchData, find_outliers, held_rows
 from bo_robust.models.outlier_prior import OutlierPrior
 from bo_robust.models.recommendation import RecommendingGP
 from bo_robust.models.reward_units import computable, smallest_deviation
-from bo_robust.models.scaled_posterior import scaled_standardize, standardize_of, with_mean
+from bo_robust.models.scaled_posterior import scaled_standardize, standardize_of, with_mean_of
 from bo_robust.models.training_data import (
     check_added,
     check_data,
@@ -238,19 +238,19 @@ class RobustGP(RecommendingGP):
             return super().posterior(X, output_indices, observation_noise, posterior_transform)
         posterior: Any = super().posterior(X, output_indices, observation_noise)
         if isinstance(posterior, GPyTorchPosterior):
-            posterior = with_mean(posterior, self._mean_without_inflation(X, observation_noise))
+            posterior = with_mean_of(self._without_inflation(X, observation_noise), posterior)
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
-    def _mean_without_inflation(self, X: Tensor, observation_noise: bool | Tensor) -> Tensor:
-        """Posterior mean ``... x q x 1`` of the inliers alone; after a posterior with inflation."""
+    def _without_inflation(self, X: Tensor, observation_noise: bool | Tensor) -> Any:
+        """The posterior given the inliers alone; after one with inflation."""
         inflated = self.prediction_strategy
         self.prediction_strategy, self._inflates = _WITHOUT_INFLATION.get(inflated), False
         try:
-            mean: Tensor = super().posterior(X, observation_noise=observation_noise).mean
+            posterior: Any = super().posterior(X, observation_noise=observation_noise)
             _WITHOUT_INFLATION[inflated] = self.prediction_strategy
         finally:
             self.prediction_strategy, self._inflates = inflated, True
-        return mean
+        return posterior
 
     def to_standard_model(self) -> SingleTaskGP:
         """A ``SingleTaskGP`` of the inliers that shares these modules; ``ValueError`` if observations were added."""
@@ -307,11 +307,13 @@ class RobustGP(RecommendingGP):
         ``known_inliers``, ``m`` bool, is the choice of a fit among the first m rows; it stands if these are all.
         """
         known = None if known_inliers is None else known_inliers.cpu().numpy()
-        search = OutlierSearch(self._search_data(), self.outcome_scale)
-        detection = search.detect(known, look_for_deviations=self.maximize is not None)
+        data = self._search_data()
+        detection = OutlierSearch(data, self.outcome_scale).detect(known, look_for_deviations=self.maximize is not None)
         if known is not None and len(known) == len(self.held_mask):
-            detection = detection._replace(held_mask=self.held_mask.cpu().numpy())
-        self._adopt(detection, restandardise)
+            held = self.held_mask.cpu().numpy()
+        else:
+            held = held_rows(data, detection.inlier_mask, self.outcome_scale)
+        self._adopt(detection._replace(held_mask=held), restandardise)
         self.eval()
 
     def set_train_data(

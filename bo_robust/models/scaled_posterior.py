@@ -133,15 +133,16 @@ def _at_nodes(m: Tensor, variance: Tensor, scale: OutcomeScale) -> tuple[Tensor,
 
 def _covariance(latent: MultivariateNormal, scale: OutcomeScale) -> Tensor:
     """Covariances of y, ``... x q x q``."""
-    m, C = latent.mean, latent.covariance_matrix
-    variance = C.diagonal(dim1=-2, dim2=-1)
+    m, C, variance = latent.mean, latent.covariance_matrix, latent.variance
+    # Rounding makes variances negative, which GPyTorch then replaces.
+    C = C + torch.diag_embed(variance - C.diagonal(dim1=-2, dim2=-1))
     if scale.is_logarithm:
         _, u = _lognormal(m, variance, scale)
         return u.unsqueeze(-1) * u.unsqueeze(-2) * C.expm1()
     values, nodes, weights = _at_nodes(m, variance, scale)
     values = values - (values * weights).sum(-1, keepdim=True)
     deviation = variance.sqrt()
-    r = C / (deviation.unsqueeze(-1) * deviation.unsqueeze(-2))
+    r = (C / (deviation.unsqueeze(-1) * deviation.unsqueeze(-2))).clamp(-1.0, 1.0)
     left, total, power = (values.square() * weights).sum(-1), torch.zeros_like(C), torch.ones_like(C)
     before, polynomial = torch.zeros_like(nodes), torch.ones_like(nodes)
     for k in range(1, TERMS + 1):
@@ -184,11 +185,11 @@ class ScaledOutcome(OutcomeTransform):
         return ScaledPosterior(posterior, self.scale)
 
 
-def with_mean(posterior: GPyTorchPosterior, mean: Tensor) -> Posterior:
-    """The posterior with this mean, ``... x q x 1``, and the covariance that it has."""
-    if isinstance(posterior, ScaledPosterior):
-        return ScaledPosterior(posterior.latent, posterior.scale, mean)
-    return GPyTorchPosterior(MultivariateNormal(mean.squeeze(-1), posterior.distribution.lazy_covariance_matrix))
+def with_mean_of(other: GPyTorchPosterior, posterior: GPyTorchPosterior) -> GPyTorchPosterior:
+    """The posterior with the mean of another one, and the covariance that it has; in a scale, with that of w and y."""
+    if isinstance(posterior, ScaledPosterior) and isinstance(other, ScaledPosterior):
+        return ScaledPosterior(with_mean_of(other.latent, posterior.latent), posterior.scale, other.mean)
+    return GPyTorchPosterior(MultivariateNormal(other.distribution.mean, posterior.distribution.lazy_covariance_matrix))
 
 
 def scaled_standardize(scale: OutcomeScale, standardize: Standardize) -> OutcomeTransform:

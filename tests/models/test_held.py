@@ -1,5 +1,6 @@
 """Held observations, limits of the outcomes, and what is reported and recommended."""
 
+import copy
 import math
 import random
 
@@ -149,8 +150,11 @@ def test_limits_hold_for_few_observations_and_per_objective():
     X, Y = [[0.1], [0.5], [0.9]], [[40.0, 1.0], [500.0, 2.0], [60.0, 3.0]]
     found = suggest(X, Y, bounds=[[0.0], [1.0]], q=0, maximize=[True, False], outcome_limits=[(0, 100), None])
     assert found.outliers.tolist() == [False, True, False]
+    for limits in ([(0, 100), (0, 100)], 100, (100, 0), (600, 700)):
+        with pytest.raises(ValueError, match="outcome_limits"):
+            suggest(X, [y[0] for y in Y], bounds=[[0.0], [1.0]], q=0, outcome_limits=limits)
     with pytest.raises(ValueError, match="outcome_limits"):
-        suggest(X, Y, bounds=[[0.0], [1.0]], q=0, maximize=[True, False], outcome_limits=[(0, 100)])
+        suggest(X, Y, bounds=[[0.0], [1.0]], q=0, method="tgp-ucb", outcome_limits=(0, 100))
 
 
 def test_the_mean_has_no_variance_inflation():
@@ -183,3 +187,32 @@ def test_without_outliers_it_predicts_as_single_task_gp():
     torch.testing.assert_close(model.predict(X).mean, plain.posterior(X).mean.squeeze(-1))
     half = 1.959963984540054 * plain.posterior(X).variance.squeeze(-1).sqrt()
     torch.testing.assert_close(model.predict(X).upper - model.predict(X).mean, half)
+
+
+@pytest.mark.parametrize("Y", [[10, 150, 30, 120, 130], [10, 20, 150, 120, 130, 140], [-1] * 8 + [5, 20, 30, 50]])
+def test_most_observations_may_be_beyond_the_limits(Y):
+    X = torch.linspace(0.0, 1.0, len(Y), dtype=torch.float64).unsqueeze(-1)
+    y = torch.tensor(Y).double().unsqueeze(-1)
+    with pytest.warns(UserWarning, match="outliers"):
+        model = fit(RobustGP(X, y, outcome_limits=(0, 100)))
+    assert bool((~model.inlier_mask[(y < 0.0).flatten() | (y > 100.0).flatten()]).all())
+    assert float(model.predict(X).mean.max()) <= 100.0
+
+
+def test_a_detection_without_a_fit_holds_too(held):
+    model, wrong = held
+    again = copy.deepcopy(model)
+    again.detect_outliers()
+    assert again.held_mask.nonzero().flatten().tolist() == [wrong]
+
+
+def test_a_second_reading_obeys_the_space():
+    X, Y, wrong = factor_of_ten(3)
+    low, high = BOX
+    high = [0.5 * (X[wrong][0] + low[0]), *high[1:]]
+    found = suggest(X, Y, bounds=[low, high], raw_samples=16, restarts=1)
+    assert found.held[wrong]
+    assert found.replicate.tolist() == [False]
+    assert found.X[0, 0] <= high[0]
+    kept = suggest(X, Y, bounds=BOX, fixed={0: 60.0}, raw_samples=16, restarts=1)
+    assert kept.X[0, 0] == 60.0
