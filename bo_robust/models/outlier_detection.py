@@ -41,7 +41,7 @@ A logarithm forgives a factor of ten, which is what people mistype. So an inlier
 given scale and lies beyond all rows that are inliers in both, unless a replicate lies there, too.
 
 **Limits.** Observations beyond the limits of the outcomes are outliers in every scale, and no local deviation explains
-them. They are no evidence against the others: "D empty" means that there are no more outliers than these.
+them. "D empty" then means that all outliers are beyond the limits.
 
 **Rounding.** Where observations are equal, the search adds at least the noise of rounding, of variance c^2 / 12 for
 cells of width c. They are at least as wide as the smallest difference of observations, and as the cell that holds as
@@ -173,7 +173,7 @@ def held_rows(data: SearchData, inliers: Rows, scale: OutcomeScale) -> Rows:
 
 
 def _held(data: SearchData, inliers: Rows, given_inliers: Rows) -> Rows:
-    """Inliers of a learnt scale alone that lie beyond all that are inliers in the given scale, too, ``n`` bool.
+    """Which rows are inliers in a learnt scale alone, and beyond all that are inliers in both scales, ``n`` bool.
 
     Two replicates that both lie there confirm each other.
     """

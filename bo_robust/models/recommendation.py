@@ -44,9 +44,10 @@ class RecommendingGP(MovableGP):
         return (self.train_Y_all if maximize is None or maximize else -self.train_Y_all).squeeze(-1)
 
     def reliable_mask(self, maximize: bool | None = None) -> Tensor:
-        """Which observations are inliers and not held on the good side, ``n`` bool; where that is unknown, on either.
+        """Which observations are inliers and not held, ``n`` bool.
 
-        ``maximize=None`` is as the model was made. Raises ``ValueError`` before a fit.
+        Observations held on the bad side count as reliable. ``maximize`` says which side is good; None: as the model
+        was made, and if that says nothing, both sides count as good. Raises ``ValueError`` before a fit.
         """
         if not self.outliers_detected:
             raise ValueError("this RobustGP has not looked for outliers yet; call fit_gpytorch_mll first.")

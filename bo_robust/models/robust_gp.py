@@ -78,8 +78,8 @@ class RobustGP(RecommendingGP):
     The posterior is a ``GPyTorchPosterior`` in the units of the observations all the same: its samples and quantiles
     are exact, and its ``distribution`` has the moments of the outcomes.
 
-    An observation is held if it is an outlier among the observations as given, but an inlier in the learnt scale, and
-    lies beyond all that are inliers in both: a factor of ten is what people mistype, and what a logarithm forgives. A
+    A logarithm forgives a factor of ten, which is what people mistype. So an observation is held if it is an inlier in
+    the learnt scale alone, an outlier in the given one, and beyond all observations that are inliers in both scales. A
     held observation stays in the model. It is not recommended, and enters no :meth:`predict`, until a replicate agrees.
 
     Outliers become inliers again where a local deviation of f, a bump, is likelier than as many gross errors. A single
@@ -103,7 +103,7 @@ class RobustGP(RecommendingGP):
             transform than the default one, they are modelled as they are.
         outcome_limits: Smallest and largest possible outcome, such as (0, 100) of a yield; either may be None. An
             observation beyond them is a gross error, whatever its neighbours or replicates say, and :meth:`predict`
-            ends there. The posterior goes on, because a mean that is cut has no gradient.
+            ends there. The posterior is not cut, as a mean that is cut has no gradient.
 
     Attributes:
         outlier_prior: All numbers of the detection, an :class:`OutlierPrior`, to be replaced before a fit.

@@ -5,9 +5,10 @@ the probabilists' Hermite polynomials. With a_k(i) = E[g(m_i + s_i z) He_k(z)] t
 
     E y_i = a_0(i),    Cov(y_i, y_j) = sum_(k >= 1) r_ij^k a_k(i) a_k(j) / k!.
 
-Every term is positive semi-definite, and so is the sum of the first TERMS. What these leave of a variance is added to
-the diagonal. A correlation is then too small by at most the share of the variance that is left, and covariances are
-exact where g is a polynomial of a degree up to TERMS. Of the logarithm all is known in closed form.
+Every term is positive semi-definite, and so is the sum of the first TERMS. The part of a variance that these terms
+miss is added to the diagonal. So variances are exact, and a covariance is off by at most the geometric mean of the
+parts that its two variances miss: nothing where g is a polynomial of a degree up to TERMS. The moments of a logarithm
+are in closed form.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class ScaledPosterior(GPyTorchPosterior):
         return self.scale.untransform(self.latent.quantile(value))
 
     def density(self, value: Tensor) -> Tensor:
-        """Marginal densities of y at ``value``, ``(k x) ... x q x 1``; 0 where y has no w."""
+        """Marginal densities of y at ``value``, ``(k x) ... x q x 1``; 0 outside the domain of T."""
         inside = self.scale.contains(value) | (self.scale.power > 0.0)  # a root continues as an odd function
         w = self.scale.transform(value.where(inside, self.scale.untransform(torch.zeros_like(value))))
         density = self.latent.density(w)
