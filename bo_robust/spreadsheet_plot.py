@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def plot(found: Suggestion, campaign: Campaign, path: Path) -> None:
     """Draw the readings of each objective against what the other readings predict, and along each parameter.
 
-    Flagged rows are red and have their number in the file. Raises ``TableError`` where nothing was read, and
+    Flagged and held rows are red and have their number in the file. Raises ``TableError`` where nothing was read, and
     ``ImportError`` without Matplotlib.
     """
     try:
@@ -33,11 +33,14 @@ def plot(found: Suggestion, campaign: Campaign, path: Path) -> None:
     axes = figure.subplots(len(goals), 1 + len(columns), squeeze=False)
     lines = [campaign.results.lines[i] for i in campaign.read]
     for j, name in enumerate(goals):
-        y, out = campaign.Y[:, j], ~models[j].inlier_mask.cpu().numpy()
+        y, inlier = campaign.Y[:, j], models[j].inlier_mask.cpu().numpy()
+        out = ~models[j].reliable_mask(maximize=True).cpu().numpy()
         # The readings that look right leave no room for what does not, which would squeeze them to a line.
         limits = _limits(np.concatenate([y[~out], found.expected[:, j].numpy()]))
         predicted = found.expected[:, j].numpy().copy()
-        predicted[~out] = _left_out(models[j], campaign, found, j)
+        left_out = predicted.copy()
+        left_out[inlier] = _left_out(models[j], campaign, found, j)
+        predicted[~out] = left_out[~out]
         _scatter(axes[j, 0], predicted, y, out, lines, limits)
         axes[j, 0].plot(limits, limits, "-", color="0.7", zorder=0)
         axes[j, 0].set(xlabel="predicted from all other readings", ylabel=campaign.titles[name], xlim=limits)
