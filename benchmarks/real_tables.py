@@ -36,6 +36,7 @@ from torch import Tensor
 from benchmarks.common import options, report, report_environment
 from bo_robust import RobustGP
 from bo_robust.experiments.botorch_methods import fitted
+from bo_robust.methods import held
 from bo_robust.models.scaled_posterior import ScaledPosterior
 
 TABLES: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
@@ -128,8 +129,7 @@ def score(make: Callable[[Tensor, Tensor], Any], data: Split, seed: int) -> Scor
     name = str(getattr(model, "outcome_scale", "y"))
     error = (median - data.Y_held_out).square().mean().sqrt()
     flagged = flagged_by(model)
-    held = ~flagged & ~model.reliable_mask() if isinstance(model, RobustGP) else torch.zeros_like(flagged)
-    return Score(float(-density.mean()), float(error), flagged, held, seconds, name)
+    return Score(float(-density.mean()), float(error), flagged, held(model), seconds, name)
 
 
 Result = tuple[Split, Score, Score]  # with the scores of SingleTaskGP and of a model
@@ -138,7 +138,7 @@ Result = tuple[Split, Score, Score]  # with the scores of SingleTaskGP and of a 
 def compared(results: list[Result]) -> dict[str, float]:
     """What a model does on all sets; densities and errors are less those of ``SingleTaskGP``, shares in percent."""
     wrong, flagged = torch.cat([data.wrong for data, *_ in results]), torch.cat([own.flagged for *_, own in results])
-    held = torch.cat([own.held for *_, own in results])
+    either = flagged | torch.cat([own.held for *_, own in results])
     nlpd = [own.nlpd - plain.nlpd for _, plain, own in results]
     return {
         "NLPD": float(np.mean(nlpd)),
@@ -146,7 +146,7 @@ def compared(results: list[Result]) -> dict[str, float]:
         "log RMSE": float(np.mean([math.log(own.rmse / plain.rmse) for _, plain, own in results])),
         "inliers flagged": 100.0 * float(flagged[~wrong].double().mean()),
         "outliers flagged": 100.0 * float(flagged[wrong].double().mean()),
-        "outliers flagged or held": 100.0 * float((flagged | held)[wrong].double().mean()),
+        "outliers flagged or held": 100.0 * float(either[wrong].double().mean()),
         "any held": 100.0 * float(np.mean([bool(own.held.any()) for *_, own in results])),
         "largest flagged": 100.0 * float(np.mean([bool(own.flagged[data.Y.argmax()]) for data, _, own in results])),
         "any flagged": 100.0 * float(np.mean([bool(own.flagged.any()) for *_, own in results])),
@@ -233,12 +233,12 @@ def factors(group: str, seeds: range) -> None:
             y[row] *= factor
             torch.manual_seed(seed)
             model = fitted(RobustGP(x, y))
-            held = model.inlier_mask & ~model.reliable_mask()
+            held_rows = held(model)
             best = int(model.predict(x).mean.where(model.recommendable(), -math.inf).argmax())
             counts["flagged"] += bool(~model.inlier_mask[row])
-            counts["held"] += bool(held[row])
+            counts["held"] += bool(held_rows[row])
             counts["recommended"] += best == row
-            counts["any flagged or held"] += bool((held | ~model.inlier_mask).any())
+            counts["any flagged or held"] += bool((held_rows | ~model.inlier_mask).any())
             sets += 1
         shares = {name: round(100.0 * count / sets, 1) for name, count in counts.items()}
         found, detail = shares["flagged"] + shares["held"], {"rows": n, "sets": sets, **shares}

@@ -48,10 +48,9 @@ from bo_robust.risk_measures.functionals import ValueAtRisk
 from bo_robust.utils.input_checks import check_delta, check_positive
 from bo_robust.utils.specs import SpecError, build, nearest, quoted
 
-__all__ = ["DEFAULT", "METHODS", "Choice", "Method", "choose", "flagged", "predict", "reliable"]
+__all__ = ["DEFAULT", "METHODS", "Choice", "Method", "choose", "flagged", "held", "predict", "reliable"]
 
 DEFAULT = "robust"
-Z95 = 1.96  # standard deviations on either side of the mean that hold 95 % of a normal distribution
 MOSTLY = 0.1  # a reading counts as truncated if a larger share of its weight is beyond the level
 RANDOMISED = {"kind": "randomised", "scale": EXPLORING}
 HEAVY_TAILS = {"moment_bound": 100.0, "alpha": 1.0, "rule": "zero", "noise_var": None}
@@ -157,6 +156,11 @@ def reliable(model: Any, maximize: bool = True) -> Tensor:
     return model.reliable_mask(maximize) if _detected(model) else ~flagged(model)
 
 
+def held(model: Any, maximize: bool = True) -> Tensor:
+    """Which readings are held on the good side, ``n`` bool; only a RobustGP holds any."""
+    return model.held_on_good_side(maximize) if isinstance(model, RobustGP) else torch.zeros_like(flagged(model))
+
+
 def predict(model: Any, X: Tensor, maximize: bool = True) -> Prediction:
     """Mean and 95 % interval at points ``n x d``, from readings that are reliable (:func:`reliable`)."""
     if _detected(model):
@@ -165,8 +169,7 @@ def predict(model: Any, X: Tensor, maximize: bool = True) -> Prediction:
         posterior = model.posterior(X)
         mean = getattr(posterior, "mixture_mean", posterior.mean).squeeze(-1)
         variance = getattr(posterior, "mixture_variance", posterior.variance).squeeze(-1)
-    half = Z95 * variance.sqrt()
-    return Prediction(mean, mean - half, mean + half)
+    return Prediction.gaussian(mean, variance)
 
 
 def _detected(model: Any) -> bool:

@@ -96,15 +96,14 @@ def designs_to_print(campaign: Campaign, found: Suggestion) -> tuple[list[list[s
         return [names, *(_written(columns, x, known, taken[tuple(x)]) for x in kept)], notes
     chosen = [column for column in columns if not column.observed]
     places = {x: i for i, x in reversed(list(enumerate(zip(*(c.codes(listed) for c in chosen), strict=True))))}
-    rows = [[campaign.identifiers + [c.title for c in columns]]]
-    designs = []
+    designs = [[*campaign.identifiers, *(column.title for column in columns)]]
     for x in kept:
         row = dict(zip(listed.names, listed.rows[places[tuple(x[: len(chosen)])]], strict=True))
         cells = [row[name] for name in campaign.identifiers]
         same = listed.mark == campaign.results.mark
         cells += [row[c.name] if same or c.categories else c.decode(v) for c, v in zip(chosen, x, strict=False)]
         designs.append(cells + [c.decode(v) for c, v in zip(columns, x, strict=True) if c.observed])
-    return [*rows[0], *designs], notes
+    return designs, notes
 
 
 def _written(columns: list[Column], x: list[float], cells: dict[str, list[str]], row: int) -> list[str]:
@@ -140,9 +139,8 @@ def _about(found: Suggestion, campaign: Campaign) -> list[str]:
             if j < len(campaign.objectives):
                 others = f"{float(found.expected[row, j]):.4g}, which the others predict"
             lines.append(f"{where} {abs(float(model.loo_zscore[place])):.3g} standard deviations from {others}.")
-        held = model.inlier_mask & ~model.reliable_mask(maximize=j < len(campaign.objectives))
         twice = model.replicate_mask().any(1)
-        for place in held.nonzero().flatten().tolist():
+        for place in model.held_on_good_side(maximize=j < len(campaign.objectives)).nonzero().flatten().tolist():
             at = read[rows[place]]
             then = "Measure it again before you rely on it"
             if twice[place]:

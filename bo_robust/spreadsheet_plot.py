@@ -34,7 +34,7 @@ def plot(found: Suggestion, campaign: Campaign, path: Path) -> None:
     lines = [campaign.results.lines[i] for i in campaign.read]
     for j, name in enumerate(goals):
         y, inlier = campaign.Y[:, j], models[j].inlier_mask.cpu().numpy()
-        out = ~models[j].reliable_mask(maximize=True).cpu().numpy()
+        out = ~inlier | models[j].held_on_good_side(maximize=True).cpu().numpy()
         # The readings that look right leave no room for what does not, which would squeeze them to a line.
         limits = _limits(np.concatenate([y[~out], found.expected[:, j].numpy()]))
         predicted = found.expected[:, j].numpy().copy()

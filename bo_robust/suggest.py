@@ -37,9 +37,10 @@ from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB
 from bo_robust.conditions import ConditionedSpace
-from bo_robust.methods import DEFAULT, Z95, Choice, choose, flagged, predict, reliable
+from bo_robust.methods import DEFAULT, Choice, choose, flagged, held, predict, reliable
 from bo_robust.models import RobustGP, TruncatedGP, marginal_moments, suggest_replicates
 from bo_robust.models.marginal_likelihood import fit_evidence
+from bo_robust.models.recommendation import Prediction
 from bo_robust.models.training_data import recommendable
 from bo_robust.outcomes import Outputs
 from bo_robust.search_space import SearchSpace, among, seed_of
@@ -244,12 +245,12 @@ class _Round:
             sided_choice = choice._replace(model_options=choice.model_options | options)
             build = partial(sided_choice.build, self.U[rows], y[rows].unsqueeze(-1))
             model = _fitted(build, **_modules(choice, self.U))
-            out, usable = flagged(model), reliable(model, maximize=sided)  # small constraints are good
             self.models.append(model)
-            self.outliers[rows] |= out
-            self.recommendable[rows] &= recommendable(self.U[rows], usable)
+            self.outliers[rows] |= flagged(model)
+            # Small constraints are good.
+            self.recommendable[rows] &= recommendable(self.U[rows], reliable(model, maximize=sided))
             if sided:
-                self.held |= ~out & ~usable
+                self.held |= held(model)
         self.model = self.models[0] if len(self.models) == 1 else ModelListGP(*self.models)
         self.failing = _failure_model(*map(self._designs, (X, failed))) if len(failed) else None
 
@@ -317,13 +318,12 @@ class _Round:
         nothing = None, math.nan, (math.nan, math.nan)
         if self.outputs.objectives > 1:
             return nothing
-        center, scale = float(self.outputs.center[0]), float(self.outputs.scale[0])
         if isinstance(self.space, ConditionedSpace):
-            reliable_model = self.models[0].reliable_model(maximize=True)
-            row, value, std = self.space.best(reliable_model, self.X, self.recommendable, self.worst)
-            half = Z95 * abs(scale) * std
-            mean = center + scale * value
-            return row, mean, (mean - half, mean + half)
+            model = self.models[0]
+            used = model.reliable_model(maximize=True) if model.outliers_detected else model
+            row, value, std = self.space.best(used, self.X, self.recommendable, self.worst)
+            found = torch.stack(Prediction.gaussian(*torch.tensor([[value], [std**2]], dtype=torch.float64)))
+            return self._in_units(row, found.clamp(*model.outcome_limits)[:, 0])
         may = self.recommendable.clone()
         for model in self.models[1:]:
             may &= predict(model, self.U, maximize=False).mean <= 0.0
@@ -331,7 +331,11 @@ class _Round:
             return nothing
         found = torch.stack(predict(self.models[0], self.U))
         row = int(found[0].where(may, -math.inf).argmax())
-        mean, *ends = (center + scale * found[:, row].cpu()).tolist()
+        return self._in_units(row, found[:, row])
+
+    def _in_units(self, row: int | None, found: Tensor) -> tuple[int | None, float, tuple[float, float]]:
+        """The row, and mean and interval there, three numbers of the model, in units of Y."""
+        mean, *ends = (self.outputs.center[0] + self.outputs.scale[0] * found.cpu()).tolist()
         return row, mean, (min(ends), max(ends))
 
     def _acquisition(self, pending: Tensor | None) -> Any:

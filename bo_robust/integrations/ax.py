@@ -43,7 +43,7 @@ from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
-from bo_robust.methods import DEFAULT, METHODS, choose, flagged, predict, reliable
+from bo_robust.methods import DEFAULT, METHODS, choose, flagged, held, predict, reliable
 from bo_robust.models import BKBModel, RobustGP, suggest_replicates
 from bo_robust.models.reward_units import rescaling_unit
 from bo_robust.models.training_data import recommendable
@@ -368,8 +368,8 @@ def held_trials(client: Client) -> list[int]:
     trials: set[int] = set()
     for signature, weight in optimization.objective.metric_weights:
         model, data, _ = _outcome(adapter, signature)
-        held = ~flagged(model) & ~reliable(model, weight > 0.0)
-        trials |= {int(data.group_indices[row]) for row in held.nonzero().flatten().tolist()}
+        rows = held(model, weight > 0.0).nonzero().flatten().tolist()
+        trials |= {int(data.group_indices[row]) for row in rows}
     return sorted(trials)
 
 

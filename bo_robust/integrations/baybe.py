@@ -78,7 +78,7 @@ def outlier_measurements(campaign: Campaign) -> pd.DataFrame:
 
 def held_measurements(campaign: Campaign) -> pd.DataFrame:
     """Return the measurements to repeat before you rely on them: a value is good, and held by its model."""
-    return _measurements(campaign, lambda model: model.inlier_mask & ~model.reliable_mask())
+    return _measurements(campaign, RobustGP.held_on_good_side)
 
 
 def _measurements(campaign: Campaign, rows: Callable[[RobustGP], Tensor]) -> pd.DataFrame:

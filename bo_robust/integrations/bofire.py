@@ -78,7 +78,7 @@ def outlier_experiments(strategy: BotorchStrategy) -> pd.DataFrame:
 
 def held_experiments(strategy: BotorchStrategy) -> pd.DataFrame:
     """Return the experiments to measure again before you rely on them: a value is good, and held by its surrogate."""
-    return _experiments(strategy, lambda model: model.inlier_mask & ~model.reliable_mask())
+    return _experiments(strategy, RobustGP.held_on_good_side)
 
 
 def _experiments(strategy: BotorchStrategy, rows: Callable[[RobustGP], Tensor]) -> pd.DataFrame:

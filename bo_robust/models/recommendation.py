@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 from bo_robust.models.training_data import MovableGP, recommendable
 
 TAIL = 0.025  # probability on either side of a 95 % interval
+Z95 = 1.96  # standard deviations from the mean to the ends of one, of a normal distribution
 
 
 class Prediction(NamedTuple):
@@ -21,6 +21,12 @@ class Prediction(NamedTuple):
     mean: Tensor
     lower: Tensor
     upper: Tensor
+
+    @classmethod
+    def gaussian(cls, mean: Tensor, variance: Tensor) -> Prediction:
+        """That of normal distributions with these moments, ``n`` each."""
+        half = Z95 * variance.sqrt()
+        return cls(mean, mean - half, mean + half)
 
 
 class RecommendingGP(MovableGP):
@@ -43,6 +49,14 @@ class RecommendingGP(MovableGP):
         maximize = self.maximize if maximize is None else maximize
         return (self.train_Y_all if maximize is None or maximize else -self.train_Y_all).squeeze(-1)
 
+    def held_on_good_side(self, maximize: bool | None = None) -> Tensor:
+        """Which observations are held and good, ``n`` bool; ``maximize`` is as for :meth:`reliable_mask`."""
+        held, maximize = self.held_mask, self.maximize if maximize is None else maximize
+        if held.any() and maximize is not None:
+            value = self.signed_Y(maximize)
+            held = held & (value > value[self.inlier_mask & ~held].amax())
+        return held
+
     def reliable_mask(self, maximize: bool | None = None) -> Tensor:
         """Which observations are inliers and not held, ``n`` bool.
 
@@ -51,11 +65,7 @@ class RecommendingGP(MovableGP):
         """
         if not self.outliers_detected:
             raise ValueError("this RobustGP has not looked for outliers yet; call fit_gpytorch_mll first.")
-        held, maximize = self.held_mask, self.maximize if maximize is None else maximize
-        if held.any() and maximize is not None:
-            value = self.signed_Y(maximize)
-            held = held & (value > value[self.inlier_mask & ~held].amax())
-        return self.inlier_mask & ~held
+        return self.inlier_mask & ~self.held_on_good_side(maximize)
 
     def recommendable(self, maximize: bool | None = None) -> Tensor:
         """Whether each row's point may be recommended, ``n`` bool: where a reliable observation was made.
@@ -77,9 +87,10 @@ class RecommendingGP(MovableGP):
         model = self.reliable_model(maximize)
         with torch.no_grad():
             posterior: Any = model.posterior(X)
+            mean = posterior.mean.squeeze(-1)
             try:
                 ends = posterior.quantile(X.new_tensor([TAIL, 1.0 - TAIL])).squeeze(-1)
+                found = Prediction(mean, *ends)
             except NotImplementedError:  # an outcome transform of the user's
-                half = -NormalDist().inv_cdf(TAIL) * posterior.variance.squeeze(-1).sqrt()
-                ends = posterior.mean.squeeze(-1) + torch.stack([-half, half])
-            return Prediction(*torch.cat([posterior.mean.mT, ends]).clamp(*self.outcome_limits))
+                found = Prediction.gaussian(mean, posterior.variance.squeeze(-1))
+            return Prediction(*torch.stack(found).clamp(*self.outcome_limits))

@@ -3,9 +3,11 @@
 import copy
 import math
 import random
+import sys
 
 import pytest
 import torch
+from botorch.exceptions import ModelFittingError
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.sampling.normal import SobolQMCNormalSampler
 
@@ -216,3 +218,26 @@ def test_a_second_reading_obeys_the_space():
     assert found.X[0, 0] <= high[0]
     kept = suggest(X, Y, bounds=BOX, fixed={0: 60.0}, raw_samples=16, restarts=1)
     assert kept.X[0, 0] == 60.0
+
+
+def failing(*args, **options):
+    raise ModelFittingError("no fit succeeds")
+
+
+@pytest.mark.parametrize("space", [{}, {"conditions": [2]}])
+def test_where_no_fit_succeeds_nothing_is_held(monkeypatch, space):
+    monkeypatch.setattr(sys.modules["bo_robust.suggest"], "fit_gpytorch_mll", failing)
+    X, Y, _ = table(3)
+    found = suggest(X, Y, bounds=BOX, raw_samples=16, restarts=1, **space)
+    assert not (found.held | found.outliers).any()
+    assert found.best is not None
+    assert found.X.shape == (1, 3)
+
+
+def test_limits_end_a_value_at_risk_too():
+    X, Y, _ = table(3)
+    limits = (0.0, max(Y))
+    free = suggest(X, Y, bounds=BOX, q=0, conditions=[2])
+    assert free.interval[1] > limits[1]
+    found = suggest(X, Y, bounds=BOX, q=0, conditions=[2], outcome_limits=limits)
+    assert 0.0 <= found.interval[0] <= found.mean <= found.interval[1] <= limits[1] + 1e-9
