@@ -8,7 +8,7 @@ is slower than running round by round.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,12 +19,10 @@ from bo_robust.confidence import RandomisedWidth
 from bo_robust.confidence.base import needs_of
 from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.problems.rewards import Additive
+from bo_robust.experiments.traces import Traces
 from bo_robust.ops.arm_update.naive import end_block_
 from bo_robust.ops.fused_rounds import MAX_ARMS, fused_rounds
 from bo_robust.utils.linalg import all_numbers
-
-if TYPE_CHECKING:
-    from bo_robust.experiments.loop_arms import Traces
 
 
 def can_fuse(algorithm: ArmAlgorithm, problem: Problem, state: State) -> bool:
@@ -70,11 +68,14 @@ def run_fused(algorithm: Any, problem: Problem, state: State, draws: Tensor, uni
     buffers.counts.add_(run.counts)
     buffers.information_gain.add_(run.information_gain)
     state.round += K
-    rows = slice(traces.rounds, traces.rounds + K)
-    traces.arms[rows], traces.rewards[rows], traces.recommended[rows] = run.arms, run.rewards, run.recommended
-    traces.width[rows], traces.coverage[rows] = widths, run.coverage
-    traces.ok[rows] = all_numbers(run.mean, run.variance)  # of all rounds, as nobody looks in between
-    if truncation is not None:
-        traces.truncated[rows] = run.rewards.abs() > levels.unsqueeze(1)
-    traces.rounds += K
+    traces.write(
+        K,
+        arm=run.arms,
+        reward=run.rewards,
+        recommended=run.recommended,
+        width=widths,
+        coverage=run.coverage,
+        truncated=False if truncation is None else run.rewards.abs() > levels.unsqueeze(1),
+        ok=all_numbers(run.mean, run.variance),  # of all rounds, as nobody looks in between
+    )
     return K

@@ -25,39 +25,12 @@ from bo_robust.experiments.build import build_algorithm, start_state
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.fused_rounds import can_fuse, run_fused
 from bo_robust.experiments.problems import Problem
+from bo_robust.experiments.traces import Traces
 from bo_robust.utils.linalg import on_cuda, row_argmax
 from bo_robust.utils.random import stream
 
 # The number of the chunk is part of the streams' keys: another length gives other random numbers.
 CHUNK_ROUNDS = 256
-DICTIONARY_COLUMNS = ("dictionary_size", "effective_dimension")
-
-
-class Traces:
-    """What happened in every round of every trial, ``T x s`` each; rows beyond ``rounds`` are unwritten.
-
-    ``dictionary`` says whether the algorithm has one; else :data:`DICTIONARY_COLUMNS` are None.
-    """
-
-    def __init__(self, horizon: int, problem: Problem, dictionary: bool = False) -> None:
-        def column(of: torch.dtype | None = None, fill: float = 0.0) -> Tensor:
-            return problem.f.new_full((horizon, problem.trials), fill, dtype=of)
-
-        self.rounds = 0  # run
-        self.arms = column(torch.int32)
-        self.rewards = column()  # before any truncation
-        self.recommended = column(torch.int32)  # arm of largest posterior mean after the round
-        # Confidence width used, and share of arms with |f - mu| <= w sigma before the pull; NaN for rules without a
-        # width, and in the initial design.
-        self.width, self.coverage = column(fill=torch.nan), column(fill=torch.nan)
-        self.truncated = column(torch.bool)  # whether the reward was set to zero
-        self.ok = column(torch.bool)  # whether the reward was finite
-        # Arms in the dictionary, and the algorithm's estimate, after the round.
-        self.dictionary_size = column(torch.int32) if dictionary else None
-        self.effective_dimension = column() if dictionary else None
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
 
 
 def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -79,7 +52,7 @@ def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) ->
         "arm_names": list(problem.arm_names),
         "eliminations": elimination_record(algorithm, state, problem, trials),
     }
-    return _frame(traces, problem, trials), metadata
+    return traces.frame(problem, trials), metadata
 
 
 def _final_level(truncation: Truncation | None, horizon: int, state: State) -> float | None:
@@ -89,27 +62,6 @@ def _final_level(truncation: Truncation | None, horizon: int, state: State) -> f
     level = sized(truncation, state.posterior.size)(horizon) if is_open(truncation) else truncation(horizon)
     mean = float(torch.as_tensor(level).mean())
     return None if math.isinf(mean) else mean
-
-
-def _frame(traces: Traces, problem: Problem, trials: Sequence[int]) -> pd.DataFrame:
-    """The traces in long format, ordered by trial and then by round, which counts from 1."""
-    value, optimum = problem.value.cpu(), problem.optimum.cpu()
-    host = {k: v[: traces.rounds].cpu() for k, v in traces.tensors().items()}
-    T, s = host["arms"].shape
-    columns = {
-        "arm": host["arms"],
-        "reward": host["rewards"],
-        "regret": optimum - value.gather(1, host["arms"].long().T).T,
-        "recommended": host["recommended"],
-        "simple_regret": optimum - value.gather(1, host["recommended"].long().T).T,
-        "width": host["width"],
-        "coverage": host["coverage"].float(),
-    }
-    columns |= {name: host[name] for name in ("truncated", "ok", *DICTIONARY_COLUMNS) if name in host}
-    frame = pd.DataFrame({k: v.T.reshape(-1).numpy() for k, v in columns.items()})
-    frame.insert(0, "round", np.tile(np.arange(1, T + 1, dtype=np.int32), s))
-    frame.insert(0, "trial", np.repeat(np.asarray(trials, dtype=np.int32), T))
-    return frame
 
 
 def elimination_record(
@@ -147,7 +99,7 @@ def run_rounds(
     ``trials`` are the trial indices of the problem's rows, and ``initial`` counts the rounds of the initial design. The
     state is that after ``traces.rounds`` rounds and changes in place.
     """
-    horizon, among = traces.arms.shape[0], problem.design_arms or problem.num_arms
+    horizon, among = traces.horizon, problem.design_arms or problem.num_arms
     arms = [stream(seed, "initial", trial).integers(among, size=initial) for trial in trials]
     design = torch.from_numpy(np.stack(arms, 1)).to(problem.f.device)
     fuse = on_cuda(problem.f) and can_fuse(algorithm, problem, state)
@@ -176,30 +128,33 @@ def run_round(
     t, posterior = traces.rounds, state.posterior
     chosen = t >= len(design)
     selection = algorithm.select(state, uniform) if chosen else Selection(design[t])
+    width: Tensor | float = torch.nan if selection.width is None else selection.width
+    coverage: Tensor | float = torch.nan
     if selection.width is not None:
-        width = selection.width
-        traces.width[t] = width
         reach = posterior.variance.sqrt().mul_(width.unsqueeze(1) if isinstance(width, Tensor) else width)
         # Where sigma is rounding of the prior, so is |f - mu|: a billionth of the prior scale counts as covered.
         slack = 1e-9 if posterior.mean.dtype == torch.float64 else 1e-4
         covered = (problem.f - posterior.mean).abs_() <= reach.add_(slack)
-        traces.coverage[t] = covered.to(reach.dtype).mean(1)
+        coverage = covered.to(reach.dtype).mean(1)
     rewards = problem.rewards(problem.f, selection.arms, draws)
-    observe = algorithm.observe if chosen else algorithm.observe_initial
-    info = observe(state, selection.arms, rewards, uniform)
-    traces.arms[t] = selection.arms
-    traces.rewards[t] = rewards
-    traces.ok[t] = info.ok
-    if info.truncated is not None:
-        traces.truncated[t] = info.truncated
+    info = (algorithm.observe if chosen else algorithm.observe_initial)(state, selection.arms, rewards, uniform)
     if problem.num_conditions > 1 and hasattr(algorithm, "recommend"):
-        traces.recommended[t] = algorithm.recommend(state) * problem.num_conditions
+        recommended = algorithm.recommend(state) * problem.num_conditions
     else:
-        traces.recommended[t] = row_argmax(posterior.mean)
-    if traces.dictionary_size is not None and traces.effective_dimension is not None:
-        traces.dictionary_size[t] = posterior.size
-        traces.effective_dimension[t] = posterior.effective_dimension
-    traces.rounds += 1
+        recommended = row_argmax(posterior.mean)
+    of_dictionary: dict[str, Tensor] = {}
+    if "dictionary" in algorithm.records:
+        of_dictionary = {"dictionary_size": posterior.size, "effective_dimension": posterior.effective_dimension}
+    traces.write(
+        arm=selection.arms,
+        reward=rewards,
+        recommended=recommended,
+        width=width,
+        coverage=coverage,
+        truncated=False if info.truncated is None else info.truncated,
+        ok=info.ok,
+        **of_dictionary,
+    )
 
 
 def draw_chunk(problem: Problem, trials: Sequence[int], seed: int, chunk: int) -> tuple[Tensor, Tensor]:

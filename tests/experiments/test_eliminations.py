@@ -12,8 +12,8 @@ from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem, resolved, start_state
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.loop_arms import Traces
 from bo_robust.experiments.report import closing_lines
+from bo_robust.experiments.traces import Traces
 
 B2 = {"kind": "self_normalised", "norm_bound": 2.0}
 NAMES = {"he-gp-ucb": "HE", "mle-gp-ucb": "MLE", "expected-ucb": "Expected", "gp-ucb": "oracle"}
@@ -107,7 +107,7 @@ def test_initial_designs_are_uniform_and_the_same_for_all(tmp_path, device):
     alone = Traces(40, problem)
     loop_arms.run_rounds(algorithms[0], problem, [7], 0, alone, start_state(algorithms[0], problem, 40), initial=5)
     he = traces[(traces["method"] == "HE") & (traces["trial"] == 7)]
-    assert alone.arms[:, 0].tolist() == he["arm"].tolist()
+    assert alone["arm"][:, 0].tolist() == he["arm"].tolist()
 
 
 def test_other_algorithms_start_from_the_true_prior_mean(device):

@@ -11,8 +11,9 @@ from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.experiments import loop_arms
 from bo_robust.experiments.build import start_state
 from bo_robust.experiments.fused_rounds import can_fuse, run_fused
-from bo_robust.experiments.loop_arms import Traces, run_rounds
+from bo_robust.experiments.loop_arms import run_rounds
 from bo_robust.experiments.problems import make_problem
+from bo_robust.experiments.traces import COLUMNS, Traces
 
 HORIZON, TRIALS = 70, range(3)
 ALGORITHMS = {
@@ -36,8 +37,8 @@ def run(algorithm, made, fuse, monkeypatch, horizon=HORIZON, state=None, traces=
 
 
 def same(a, b):
-    for name, ours in a[1].tensors().items():
-        torch.testing.assert_close(ours, getattr(b[1], name), rtol=1e-9, atol=1e-10, equal_nan=True)
+    for name in COLUMNS:
+        torch.testing.assert_close(a[1][name], b[1][name], rtol=1e-9, atol=1e-10, equal_nan=True)
     for name in ("mean", "variance", "counts", "information_gain"):
         ours, theirs = getattr(a[0].posterior, name), getattr(b[0].posterior, name)
         torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-10)
@@ -61,7 +62,7 @@ def test_many_rounds_are_single_rounds(name, device, monkeypatch):
     ours = run(ALGORITHMS[name], made, True, monkeypatch)
     theirs = run(ALGORITHMS[name], made, False, monkeypatch)
     same(ours, theirs)
-    assert bool(ours[1].truncated.any()) == (name == "tgp-ucb")
+    assert bool(ours[1]["truncated"].any()) == (name == "tgp-ucb")
 
 
 def test_goes_on_from_a_state_of_single_rounds(device, monkeypatch):
@@ -70,9 +71,7 @@ def test_goes_on_from_a_state_of_single_rounds(device, monkeypatch):
     state, first = run(algorithm, made, False, monkeypatch, horizon=40)
     assert state.posterior.num_pending > 0
     traces = Traces(HORIZON, made)
-    for name, values in first.tensors().items():
-        getattr(traces, name)[:40] = values
-    traces.rounds = 40
+    traces.write(40, **{name: first[name] for name in COLUMNS})
     ours = run(algorithm, made, True, monkeypatch, state=state, traces=traces)
     same(ours, run(algorithm, made, False, monkeypatch))
 

@@ -6,8 +6,9 @@ from bo_robust.confidence import FiniteWidth
 from bo_robust.experiments import loop_arms
 from bo_robust.experiments.build import build_algorithm, build_problem, start_state
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_arms import DICTIONARY_COLUMNS, Traces, run_method, run_round
+from bo_robust.experiments.loop_arms import run_method, run_round
 from bo_robust.experiments.problems import make_problem
+from bo_robust.experiments.traces import DICTIONARY_COLUMNS, Traces
 from bo_robust.utils.random import stream
 
 T3 = {"kind": "student_t", "df": 3}
@@ -69,9 +70,9 @@ def test_traces_record_what_the_state_holds(device, index):
         p = state.posterior
         seen["size"].append(p.dictionary.sum(1))
         seen["estimate"].append((p.learnt[1] * p.variance / p.noise_var.unsqueeze(1)).sum(1))
-    assert torch.equal(traces.dictionary_size, torch.stack(seen["size"]).int())
-    torch.testing.assert_close(traces.effective_dimension, torch.stack(seen["estimate"]))
-    assert int(traces.dictionary_size[-1].min()) > 2
+    assert torch.equal(traces["dictionary_size"], torch.stack(seen["size"]).int())
+    torch.testing.assert_close(traces["effective_dimension"], torch.stack(seen["estimate"]))
+    assert int(traces["dictionary_size"][-1].min()) > 2
 
 
 def test_only_methods_with_a_dictionary_have_its_columns(device):
@@ -80,3 +81,14 @@ def test_only_methods_with_a_dictionary_have_its_columns(device):
     frames = [run_method(made, j, problem, range(3))[0] for j in range(3)]
     assert [{*DICTIONARY_COLUMNS} <= {*frame} for frame in frames] == [True, True, False]
     assert [len(frame) for frame in frames] == [90, 90, 90]
+
+
+def test_a_column_that_is_missing_or_unknown_raises(device):
+    made = panel()
+    traces = Traces(30, build_problem(made, range(3), None, device))
+    row = {"arm": 0, "reward": 1.0, "recommended": 0, "width": 2.0, "coverage": 0.5, "truncated": False, "ok": True}
+    traces.write(**row)
+    assert (traces.rounds, traces["width"][0].tolist()) == (1, [2.0] * 3)
+    for wrong in ({key: value for key, value in row.items() if key != "ok"}, row | {"dictionary_size": 3}):
+        with pytest.raises(ValueError, match="look at"):
+            traces.write(**wrong)
