@@ -8,7 +8,7 @@ import matplotlib as mpl
 import pandas as pd
 
 from benchmarks.robustness.summary import MAIN, PLAIN, REPORTED, Row
-from bo_robust.experiments.summary import log_regret
+from bo_robust.experiments.statistics import log_regret
 
 __all__ = ["curves", "draw"]
 

@@ -12,7 +12,7 @@ import pandas as pd
 from benchmarks.common import report
 from benchmarks.robustness.methods import GRID, OURS
 from bo_robust.experiments.problems.designs import FUNCTIONS, LAB
-from bo_robust.experiments.summary import log_regret
+from bo_robust.experiments.statistics import log_regret
 
 __all__ = ["FAULTY", "MAIN", "REGIMES", "difference", "reported", "summarise"]
 

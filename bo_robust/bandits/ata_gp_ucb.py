@@ -5,14 +5,15 @@ Ray Chowdhury & Gopalan (NeurIPS 2019), Algorithm 2, with quadrature Fourier fea
 share u_{i tau} y_tau of a reward in each direction with the current level, so a truncated reward may come back.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked_state
+from bo_robust.bandits.constants import Constants
 from bo_robust.bandits.gp_ucb import select_ucb
 from bo_robust.bandits.posteriors import truncated
 from bo_robust.bandits.posteriors.arms import ArmKernel, noise_of_trials
@@ -22,8 +23,11 @@ from bo_robust.bandits.posteriors.whitening import ROOTS, FeatureTable
 from bo_robust.confidence import Width
 from bo_robust.confidence.base import is_open, sized
 from bo_robust.confidence.truncation import Truncation, check_rule
-from bo_robust.features import Features
+from bo_robust.features import Features, FourierFeatures
+from bo_robust.utils import specs
 from bo_robust.utils.input_checks import quoted
+
+FEATURES: dict[str, Callable[..., Any]] = {"fourier": FourierFeatures, "nystrom": NystromDictionary}
 
 
 @dataclass
@@ -68,6 +72,14 @@ class ATAGPUCB(ArmAlgorithm):
             raise ValueError("num_features of the width and the level can be None with a NystromDictionary only.")
         if self.root not in ROOTS:
             raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {quoted(self.root)}.")
+
+    @classmethod
+    def completed(cls, settings: dict[str, Any], constants: Constants) -> tuple[dict[str, Any], Constants]:
+        """As in the base class; width and level get the number of features."""
+        if "features" not in settings:
+            raise ValueError("ATA-GP-UCB needs `features:`, e.g. {kind: fourier, nodes: 32}.")
+        features = specs.build(settings["features"], FEATURES, constants.context(), "features")
+        return super().completed({**settings, "features": features}, replace(constants, features=features))
 
     @classmethod
     def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:

@@ -8,13 +8,17 @@ place. All trials advance together and nothing returns to the host.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from torch import Tensor
 
+from bo_robust.bandits.constants import Constants
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel, ArmPosterior
+from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.base import EXPLORING
+from bo_robust.confidence.truncation import TRUNCATIONS
+from bo_robust.utils import specs
 from bo_robust.utils.input_checks import check_schedule
 
 
@@ -108,6 +112,31 @@ class ArmAlgorithm(ABC):
                 given = getattr(self, name)
                 for one in given if isinstance(given, tuple) else (given,):
                     check_schedule(name, example, one)
+
+    @classmethod
+    def from_settings(cls, name: str, settings: Mapping[str, Any], constants: Constants) -> Self:
+        """Make the algorithm of a configuration, in which it has this ``name``.
+
+        Widths, levels and feature maps in ``settings`` are specs, ``{kind: ..., ...}``. What they leave out comes from
+        ``constants``, or is the default. ``ValueError`` says which setting is wrong or missing.
+        """
+        given, constants = cls.completed(dict(settings), constants)
+        made: Self = specs.build({"kind": name, **given}, {name: cls}, constants.context(), "method")
+        return made
+
+    @classmethod
+    def completed(cls, settings: dict[str, Any], constants: Constants) -> tuple[dict[str, Any], Constants]:
+        """The settings with their width and level made, and the constants of this algorithm."""
+        fields = cls.__dataclass_fields__  # type: ignore[attr-defined]
+        if "truncation" in fields:
+            spec = settings.get("truncation") or cls.default_truncation(constants.features)
+            settings["truncation"] = specs.build(spec, TRUNCATIONS, constants.context(), "truncation")
+        if "width" in fields:
+            spec = settings.get("width") or cls.default_width
+            kind = specs.kind_of(spec, "width")
+            context = constants.for_width(spec, WIDTHS.get(kind), cls.delta_of_width(constants.delta, kind))
+            settings["width"] = specs.build(spec, WIDTHS, context, "width")
+        return settings, constants
 
     @classmethod
     def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:

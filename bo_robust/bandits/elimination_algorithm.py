@@ -9,7 +9,7 @@ Axes: ``s`` trials, ``h`` candidates.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from bo_robust.bandits.base import Info, State, checked_state
 from bo_robust.bandits.candidate_algorithm import CandidateAlgorithm
+from bo_robust.bandits.constants import Constants
 from bo_robust.bandits.posteriors import elimination
 from bo_robust.bandits.posteriors.candidates import CandidatePosterior, Observed
 from bo_robust.bandits.posteriors.elimination import Failures
@@ -56,6 +57,12 @@ class EliminationAlgorithm(CandidateAlgorithm):
     noise_scale: float
     delta: float
     elimination: str = field(default="errors", kw_only=True)
+
+    @classmethod
+    def completed(cls, settings: dict[str, Any], constants: Constants) -> tuple[dict[str, Any], Constants]:
+        """As in the base class; a ``noise_scale`` in the settings is that of the width, too."""
+        noise_scale = settings.get("noise_scale", constants.noise_scale)
+        return super().completed(settings, replace(constants, noise_scale=noise_scale))
 
     @classmethod
     def delta_of_width(cls, delta: float, kind: str) -> float:

@@ -16,12 +16,10 @@ from pydantic import model_serializer as serializer
 from pydantic import model_validator as validator
 from pydantic_core import ErrorDetails
 
-from bo_robust.bandits import ALGORITHMS
-from bo_robust.experiments.botorch_methods import BOTORCH_METHODS
-from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS
 from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.loop import Loop
+from bo_robust.experiments.loops import LOOPS
 from bo_robust.experiments.outliers import OUTLIERS, Frozen, Outliers
-from bo_robust.experiments.problems import PROBLEMS
 from bo_robust.utils.specs import SpecError, build, kind_of, nearest, quoted
 
 Natural = Annotated[int, Field(ge=0, lt=2**63)]
@@ -29,30 +27,17 @@ Positive = Annotated[int, Field(ge=1, lt=2**63)]
 Name = Annotated[str, Field(max_length=100)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 
-METHODS: dict[str, Mapping[str, Any]] = {
-    "arms": ALGORITHMS,
-    "botorch": BOTORCH_METHODS,
-    "environment": CONDITIONS_METHODS,
-}
-# What panels of each loop leave out, and the keys that belong to one loop only.
-DEFAULTS = {
-    "arms": {"trials": 20, "horizon": 1000},
-    "botorch": {"trials": 5, "horizon": 40},
-    "environment": {"trials": 10, "horizon": 30},
-}
-OF_ONE_LOOP = {"arms": {"delta", "noise_var", "dtype"}, "botorch": {"outliers"}, "environment": {"refit_every"}}
-
 
 class PanelMethod(Frozen):
     """A method in a panel.
 
     Keys beside these are options, fields of its class. A width, truncation or feature map is ``{kind: ..., ...}``;
-    constants it leaves out come from problem and panel (:func:`bo_robust.experiments.build.build_algorithm`).
+    constants it leaves out come from problem and panel (:func:`bo_robust.experiments.build.constants_of`).
     """
 
     model_config = ConfigDict(extra="allow")
 
-    name: Name  # a key of :data:`METHODS` of its loop
+    name: Name  # a key of the loop's ``methods``
     label: Name = ""  # in tables and pictures, unique within a panel; by default the name, in capitals if it has none
 
     @validator(mode="before")
@@ -74,7 +59,7 @@ class Panel(Frozen):
     """One problem, and several methods on the same draws."""
 
     name: Name
-    loop: Literal["arms", "botorch", "environment"] = "arms"
+    loop: str = "arms"  # a key of :data:`bo_robust.experiments.loops.LOOPS`
     problem: dict[str, Any]  # {kind: ..., ...}
     methods: list[PanelMethod]
     trials: Positive
@@ -100,9 +85,9 @@ class Panel(Frozen):
         return hash(self.model_dump_json())
 
     @property
-    def by_trial(self) -> bool:
-        """Whether trials run one by one; over arms they advance together."""
-        return self.loop != "arms"
+    def runner(self) -> Loop:
+        """The loop that runs the panel."""
+        return LOOPS[self.loop]
 
     @property
     def labels(self) -> list[str]:
@@ -115,22 +100,22 @@ class Panel(Frozen):
         if not isinstance(data, Mapping):
             return data
         loop = data.get("loop", "arms")
-        if not isinstance(loop, str) or loop not in DEFAULTS:
-            raise RunError(f"unknown `loop:` {quoted(loop)}; {nearest(loop, DEFAULTS)}")
-        for other in sorted(OF_ONE_LOOP.keys() - {loop}):
-            for key in sorted(OF_ONE_LOOP[other] & data.keys()):
+        if not isinstance(loop, str) or loop not in LOOPS:
+            raise RunError(f"unknown `loop:` {quoted(loop)}; {nearest(loop, LOOPS)}")
+        for other in sorted(LOOPS.keys() - {loop}):
+            for key in sorted(LOOPS[other].keys & data.keys()):
                 raise RunError(f"`{key}:` of panel {quoted(data.get('name', '?'))} is for `loop: {other}` only.")
-        return DEFAULTS[loop] | dict(data)
+        return {**LOOPS[loop].defaults, **data}
 
     @serializer(mode="wrap")
     def _dumped(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Plain data that :meth:`_of_its_loop` takes."""
-        others = {key for loop, keys in OF_ONE_LOOP.items() if loop != self.loop for key in keys}
+        others = {key for name, loop in LOOPS.items() if name != self.loop for key in loop.keys}
         return {key: value for key, value in dump(self).items() if key not in others}
 
     @validator(mode="after")
     def _consistent(self) -> Panel:
-        _check_known(kind_of(self.problem, f"`problem` of panel {self.name!r}"), "problem", PROBLEMS, self)
+        _check_known(kind_of(self.problem, f"`problem` of panel {self.name!r}"), "problem", self)
         if not self.methods:
             raise RunError(f"panel {self.name!r} has no methods; list at least one under `methods:`.")
         for label in self.labels:
@@ -139,21 +124,15 @@ class Panel(Frozen):
         for label in (label for pair in self.compare for label in pair):
             if label not in self.labels:
                 raise RunError(f"panel {self.name!r} compares {quoted(label)}; {nearest(label, self.labels)}")
-        if self.loop == "environment" and self.initial == 0:
-            raise RunError(f"initial of panel {self.name!r} must be at least 1 point.")
-        if self.loop != "environment" and self.initial is not None and self.initial >= self.horizon:
-            given = f"whose first rounds it is; got {self.initial} of {self.horizon}."
-            raise RunError(f"panel {self.name!r}: initial must be below the horizon, {given}")
         for method in self.methods:
-            _check_known(method.name, "method", METHODS, self)
-            if self.by_trial:
-                self.build_method(method)
+            _check_known(method.name, "method", self)
+        self.runner.check(self)
         return self
 
     def build_method(self, method: PanelMethod) -> Any:
         """Make the object of a method of a loop that runs trial by trial; ``RunError`` names a bad option."""
         try:
-            return build({"kind": method.name, **method.options}, METHODS[self.loop], {}, "method")
+            return build({"kind": method.name, **method.options}, self.runner.methods, {}, "method")
         except SpecError as error:
             raise RunError(f"panel {self.name!r}: {error}") from None
 
@@ -199,13 +178,14 @@ SYNONYMS = {"repetitions": "trials", "algorithms": "methods", "rounds": "horizon
 SHARED_KEYS = [key for key in Panel.model_fields if key not in ("name", "problem")]
 
 
-def _check_known(name: str, role: str, registry: Mapping[str, Mapping[str, Any]], panel: Panel) -> None:
+def _check_known(name: str, role: str, panel: Panel) -> None:
     """Raise ``RunError`` unless the problem or method of a name exists in the loop of the panel."""
-    if name in registry[panel.loop]:
+    registries = {loop: getattr(LOOPS[loop], f"{role}s") for loop in LOOPS}
+    if name in registries[panel.loop]:
         return
-    hint = f"unknown {role} {quoted(name)}; {nearest(name, registry[panel.loop])}"
-    for loop, known in registry.items():
-        if name in known:
+    hint = f"unknown {role} {quoted(name)}; {nearest(name, registries[panel.loop])}"
+    for loop, registry in registries.items():
+        if name in registry:
             hint = f"{role} {quoted(name)} is for `loop: {loop}`, this is `loop: {panel.loop}`."
     raise RunError(f"panel {panel.name!r}: {hint}")
 

@@ -23,8 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from bo_robust.experiments import loop_arms
-from bo_robust.experiments.build import LOOPS, find_device, memory_errors, shared_problem
+from bo_robust.experiments.build import find_device, memory_errors, shared_problem
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.errors import RunError
 
@@ -59,7 +58,7 @@ def jobs_of(panels: Iterable[Panel], size: int | None) -> list[Job]:
     """The jobs of all panels, in the order they are run: of ``size`` trials each, None for all, over arms."""
     jobs = []
     for i, panel in enumerate(panels):
-        step = 1 if panel.by_trial else (size or panel.trials)
+        step = 1 if panel.runner.by_trial else (size or panel.trials)
         for first in range(0, panel.trials, step):
             jobs += [Job(i, j, first, min(panel.trials, first + step)) for j in range(len(panel.methods))]
     return jobs
@@ -96,16 +95,9 @@ def _run(job: Job, panel: Panel, setting: Setting) -> tuple[pd.DataFrame, dict[s
     """The traces of a job, and its metadata: ``seconds``, the ``notes`` of the problem, and others of the loop."""
     trials = range(job.first, job.stop)
     with memory_errors(panel):
-        of = range(1) if panel.by_trial else trials
+        of = range(1) if panel.runner.by_trial else trials
         problem = shared_problem(panel, of, setting.data_dir, find_device(setting.device))
-        if panel.by_trial:
-            loop, method, began = LOOPS[panel.loop], panel.build_method(panel.methods[job.method]), time.perf_counter()
-            with torch.random.fork_rng():
-                frame = pd.DataFrame(loop.run_trial(problem, method, panel, job.first))
-            metadata = {"seconds": time.perf_counter() - began, **loop.metadata(problem)}
-            frame.insert(0, "trial", job.first)
-        else:
-            frame, metadata = loop_arms.run_method(panel, job.method, problem, trials)
+        frame, metadata = panel.runner.run(panel, job.method, problem, trials)
     frame.insert(0, "method", panel.labels[job.method])
     frame.insert(0, "panel", panel.name)
     return frame, {"notes": problem.notes, **metadata}

@@ -10,30 +10,26 @@ from pathlib import Path
 from typing import Any
 
 from bo_robust.bandits import ALGORITHMS
+from bo_robust.bandits.ata_gp_ucb import FEATURES
+from bo_robust.bandits.constants import Constants
 from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.truncation import TRUNCATIONS
-from bo_robust.experiments import config
-from bo_robust.experiments.build import FEATURES, STATED
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.files import named_configurations, read
+from bo_robust.experiments.loops import LOOPS
 from bo_robust.experiments.outliers import OUTLIERS
-from bo_robust.experiments.problems import PROBLEMS
 from bo_robust.experiments.problems.data import DATA_FILES
 from bo_robust.methods import METHODS
 from bo_robust.utils.specs import nearest, quoted
 
 # Fields of algorithms that come from problem and panel (:mod:`bo_robust.experiments.build`).
-FILLED_IN = {"width", "truncation", "delta", "lengthscales", *STATED}
+FILLED_IN = {"width", "truncation", *(part.name for part in dataclasses.fields(Constants))}
 # Everything that a configuration, Ax and Optuna can name.
 REGISTRIES: dict[str, Mapping[str, Any]] = {
-    "methods of runs over arms": config.METHODS["arms"],
-    "methods of runs in BoTorch's loop, loop: botorch": config.METHODS["botorch"],
-    "methods of runs over (x, z), loop: environment": config.METHODS["environment"],
+    **{f"methods of runs over {loop.over}, loop: {name}": loop.methods for name, loop in LOOPS.items()},
     "methods of Ax and Optuna (the first is the default)": METHODS,
-    "problems over arms": PROBLEMS["arms"],
-    "problems over designs, loop: botorch": PROBLEMS["botorch"],
-    "problems over (x, z), loop: environment": PROBLEMS["environment"],
-    "outliers of runs in BoTorch's loop": OUTLIERS,
+    **{f"problems over {loop.over}, loop: {name}": loop.problems for name, loop in LOOPS.items()},
+    "outliers of runs over designs": OUTLIERS,
     "features": FEATURES,
     "widths": WIDTHS,
     "truncation levels": TRUNCATIONS,

@@ -1,24 +1,116 @@
-"""BoTorch's loop over designs: fit a model, choose by it, observe, recommend.
+"""BoTorch's loop over designs: fit a model, choose by it, observe, recommend; and what is shown of it.
 
 All methods of a trial start from the same design and get the same noise and the same wrong readings, by the number of
 the evaluation. They use the same random numbers too: models that predict the same choose the same.
 """
 
+from __future__ import annotations
+
 import math
 import re
 import warnings
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+import pandas as pd
 import torch
 
-from bo_robust.experiments.config import Panel
+from bo_robust.experiments.botorch_methods import BOTORCH_METHODS
+from bo_robust.experiments.curves import LOG_TITLE, band, looks_of, values_of
 from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.loop import Metadata, Summary, TrialLoop, check_initial
 from bo_robust.experiments.outliers import draw
-from bo_robust.experiments.problems import DesignProblem
+from bo_robust.experiments.problems import DESIGN_PROBLEMS, DesignProblem
+from bo_robust.experiments.statistics import CONFIDENCE, log_mean, log_regret, mean_and_error, mean_interval
 from bo_robust.utils.specs import quoted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from bo_robust.experiments.config import Panel
 
 # RobustGP's warnings: outliers are many, or too many to distinguish them from the others.
 MANY_OUTLIERS = re.compile(r"RobustGP flags|the others explain")
+
+
+class DesignsLoop(TrialLoop):
+    """Models of BoTorch's loop over designs."""
+
+    over = "designs"
+    problems = DESIGN_PROBLEMS
+    methods = BOTORCH_METHODS
+    defaults: ClassVar[Mapping[str, int]] = {"trials": 5, "horizon": 40}
+    keys = frozenset({"outliers"})
+    unit = "evaluation"
+    columns: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "simple regret": ("simple_regret", "{:.3g}"),
+        "log10 regret": ("log10_regret", "{:.2f}"),
+        "found": ("found", "{:.0%}"),
+        "false": ("false_alarms", "{:.1%}"),
+        "sec.": ("seconds", "{:.3g}"),
+    }
+    legend = (
+        "simple regret: f at its best less f at the recommendation after the last evaluation, in sd of f, mean ± "
+        "standard error over trials; log10 regret: mean and 70 % confidence interval. found: share of the wrong "
+        "readings that are flagged as outliers at the end; false: share of the right ones. sec.: time a trial."
+    )
+
+    def check(self, panel: Panel) -> None:
+        check_initial(panel)
+        super().check(panel)
+
+    def make_problem(self, kind: Any, panel: Panel, trials: Sequence[int], device: torch.device) -> DesignProblem:
+        problem: DesignProblem = kind.make()
+        return problem
+
+    def run_trial(self, problem: DesignProblem, method: Any, panel: Panel, trial: int) -> dict[str, list[Any]]:
+        return run_trial(problem, method, panel, trial)
+
+    def of_problem(self, panel: Panel, problem: DesignProblem, device: torch.device) -> dict[str, Any]:
+        if device.type != "cpu":
+            raise RunError(f"panel {panel.name!r}: `loop: botorch` runs on a CPU, not on {device}.")
+        initial = initial_size(panel, problem)
+        where, horizon = f"panel {panel.name!r}: horizon must be", panel.horizon
+        if horizon <= initial:
+            raise RunError(f"{where} above the {initial} points of the initial design, got {horizon}.")
+        if problem.candidates is not None and horizon > len(problem.candidates):
+            raise RunError(f"{where} at most the {len(problem.candidates)} designs of its table, got {horizon}.")
+        return {"initial": initial}
+
+    def summary(self, panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: Metadata) -> Summary:
+        """Numbers after the last evaluation: ``final`` is the simple regret of every trial.
+
+        ``found`` is the share of the outliers that are flagged, ``false_alarms`` that of the other readings. None where
+        there are no such readings.
+        """
+        methods: dict[str, Any] = {}
+        measures: dict[str, dict[str, np.ndarray]] = {"simple_regret": {}, "log10_regret": {}}
+        for label, of in rows.items():
+            final = of.groupby("trial", sort=True)["regret"].last().to_numpy()
+            measures["simple_regret"][label], measures["log10_regret"][label] = final, log_regret(final)
+            flagged, outlier = of["flagged"].to_numpy(dtype=bool), of["outlier"].to_numpy(dtype=bool)
+            methods[label] = {
+                "simple_regret": mean_and_error(final),
+                **log_mean(final),
+                "final": final.tolist(),
+                "found": float(flagged[outlier].mean()) if outlier.any() else None,
+                "false_alarms": float(flagged[~outlier].mean()) if not outlier.all() else None,
+                "seconds": metadata[label]["seconds"] / panel.trials,
+            }
+        return Summary(methods, measures, {})
+
+    def draw(self, panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None:
+        """Simple regret of the recommendation and its logarithm, after the initial design."""
+        axes[0].set_title("simple regret in sd of f: mean ± standard error")
+        axes[1].set_title(LOG_TITLE)
+        regret = values_of(panel, traces, "regret")
+        for label, look in looks_of(panel.labels).items():
+            at = np.flatnonzero(~np.isnan(regret[label]).any(0))
+            values = regret[label][:, at]
+            band(axes[0], at + 1, mean_interval(values), label, look)
+            band(axes[1], at + 1, mean_interval(log_regret(values), CONFIDENCE), label, look)
+        axes[0].set_ylim(bottom=0.0)
 
 
 def run_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) -> dict[str, list[Any]]:
@@ -51,24 +143,6 @@ def run_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) -> 
         rows.append({"round": t + 1, "x": x.tolist(), "y": y, "regret": regret, "warned": warned})
     of_end = {"outlier": draws.outlier.tolist(), "flagged": loop.flagged().tolist()}
     return {key: [row[key] for row in rows] for key in rows[0]} | of_end
-
-
-def metadata(problem: DesignProblem) -> dict[str, Any]:
-    """What a summary says of the problem beside its notes: nothing."""
-    return {}
-
-
-def settings_used(panel: Panel, problem: DesignProblem, device: torch.device) -> dict[str, Any]:
-    """What a panel takes from its problem; ``RunError`` where both do not fit together, or the device."""
-    if device.type != "cpu":
-        raise RunError(f"panel {panel.name!r}: `loop: botorch` runs on a CPU, not on {device}.")
-    initial = initial_size(panel, problem)
-    where, horizon = f"panel {panel.name!r}: horizon must be", panel.horizon
-    if horizon <= initial:
-        raise RunError(f"{where} above the {initial} points of the initial design, got {horizon}.")
-    if problem.candidates is not None and horizon > len(problem.candidates):
-        raise RunError(f"{where} at most the {len(problem.candidates)} designs of its table, got {horizon}.")
-    return {"initial": initial}
 
 
 def initial_size(panel: Panel, problem: DesignProblem) -> int:

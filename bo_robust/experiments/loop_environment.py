@@ -1,26 +1,121 @@
-"""Run one method on one problem over (x, z): fit, recommend, choose (x, z), observe.
+"""The loop over pairs (x, z): fit, recommend, choose (x, z), observe; and what is shown of it.
 
 All methods of a trial start from the same points, get the same noise in the same order, and use the same seeds.
 Nothing depends on what ran before.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 import time
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+import pandas as pd
 import torch
 from botorch.utils.transforms import unnormalize
 from torch import Tensor
 
 from bo_robust.acquisition import recommend_design
-from bo_robust.experiments.conditions.methods import ConditionsMethod, Round
+from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, ConditionsMethod, Round
 from bo_robust.experiments.conditions.shared_gp import SharedGP
-from bo_robust.experiments.config import Panel
+from bo_robust.experiments.curves import LOG_TITLE, band, looks_of, values_of
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.loop import Metadata, Summary, TrialLoop
+from bo_robust.experiments.problems import CONDITIONS_PROBLEMS
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem, optimum, regret
+from bo_robust.experiments.statistics import CONFIDENCE, log_mean, log_regret, mean_interval
 from bo_robust.risk_measures.functionals import ValueAtRisk
 from bo_robust.utils.linalg import wait_for
 from bo_robust.utils.random import stream
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from bo_robust.experiments.config import Panel
+
+
+class EnvironmentLoop(TrialLoop):
+    """Methods that choose a design and a condition."""
+
+    over = "(x, z)"
+    problems = CONDITIONS_PROBLEMS
+    methods = CONDITIONS_METHODS
+    defaults: ClassVar[Mapping[str, int]] = {"trials": 10, "horizon": 30}
+    keys = frozenset({"refit_every"})
+    columns: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "log10 regret": ("log10_regret", "{:.2f}"),
+        "median regret": ("median_regret", "{:.3g}"),
+        "regret bound": ("regret_bound", "{:.3g}"),
+        "held": ("regret_bound_held", "{:.0%}"),
+        "sec.": ("seconds", "{:.3g}"),
+    }
+    legend = (
+        "log10 regret: VaR(f) at its best less VaR(f) at the recommendation argmax VaR(mu), after the last round, mean "
+        "and 70 % confidence interval of the mean over trials. regret bound: max_x VaR(u) - VaR(l) at the "
+        "recommendation, median; held: share of all rounds in which no regret exceeded it. sec.: median per "
+        "acquisition, without the fit."
+    )
+
+    def check(self, panel: Panel) -> None:
+        if panel.initial == 0:
+            raise RunError(f"initial of panel {panel.name!r} must be at least 1 point.")
+        super().check(panel)
+
+    def make_problem(self, kind: Any, panel: Panel, trials: Sequence[int], device: torch.device) -> ConditionsProblem:
+        problem: ConditionsProblem = kind.make(device)
+        return problem
+
+    def run_trial(self, problem: ConditionsProblem, method: Any, panel: Panel, trial: int) -> dict[str, list[Any]]:
+        return run_trial(problem, method, panel, trial)
+
+    def metadata(self, problem: ConditionsProblem) -> dict[str, Any]:
+        best = optimum(problem)
+        return {"optimum": {"x": best.x.tolist(), "value": best.value}}
+
+    def of_problem(self, panel: Panel, problem: ConditionsProblem, device: torch.device) -> dict[str, Any]:
+        return {"noise_var": problem.noise_var, "alpha": problem.alpha}
+
+    def summary(self, panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: Metadata) -> Summary:
+        """Numbers after the last round: ``final`` is the log10 regret of every trial.
+
+        ``seconds`` and ``regret_bound`` are medians; ``regret_bound_held`` is the share of rounds in which the bound
+        held, None where a method has none.
+        """
+        methods: dict[str, Any] = {}
+        for label, of in rows.items():
+            final, bound = of.groupby("trial", sort=True)[["regret", "regret_bound"]].nth(-1).T.to_numpy()
+            bounds = bool(of["regret_bound"].notna().any())
+            methods[label] = {
+                **log_mean(final),
+                "median_regret": float(np.median(final)),
+                "final": log_regret(final).tolist(),
+                "seconds": float(of["seconds"].median()),
+                "regret_bound": float(np.median(bound)) if bounds else None,
+                "regret_bound_held": float((of["regret_bound"] >= of["regret"]).mean()) if bounds else None,
+                "failed_fits": int((~of["fit_ok"]).sum()),
+            }
+        measures = {"log10_regret": {label: np.array(numbers["final"]) for label, numbers in methods.items()}}
+        return Summary(methods, measures, {"optimum": metadata[panel.labels[0]]["optimum"]})
+
+    def draw(self, panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None:
+        """log10 regret with the confidence interval of its mean; regret bounds beside the regret that they bound."""
+        axes[0].set_title(LOG_TITLE)
+        axes[1].set_title("medians: regret bound (solid), regret (dashed)")
+        axes[1].set_yscale("log")
+        of_regret, bounds = values_of(panel, traces, "regret"), values_of(panel, traces, "regret_bound")
+        for label, look in looks_of(panel.labels).items():
+            of_log = log_regret(of_regret[label])
+            band(axes[0], np.arange(of_log.shape[1]), mean_interval(of_log, CONFIDENCE), label, look)
+            if not np.isnan(bounds[label]).all():  # methods that do not bound the regret have none in any round
+                axes[1].plot(np.median(bounds[label], 0), color=look["color"])
+                axes[1].plot(10.0 ** np.median(of_log, 0), color=look["color"], linestyle="--")
+
+    def lines(self, panel: dict[str, Any]) -> list[str]:
+        failed = {label: method["failed_fits"] for label, method in panel["methods"].items() if method["failed_fits"]}
+        return [f"{label}: {n} fits failed; the last hyperparameters were kept." for label, n in failed.items()]
 
 
 def initial_pairs(problem: ConditionsProblem, n: int, seed: int, trial: int) -> Tensor:
@@ -95,13 +190,3 @@ def run_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel
             X, Y = torch.cat([X, chosen.unsqueeze(0)]), torch.cat([Y, y])
         rows.append(row)
     return {key: [row[key] for row in rows] for key in rows[0]}
-
-
-def metadata(problem: ConditionsProblem) -> dict[str, Any]:
-    """What a summary says of the problem beside its notes."""
-    best = optimum(problem)
-    return {"optimum": {"x": best.x.tolist(), "value": best.value}}
-
-
-def settings_used(panel: Panel, problem: ConditionsProblem, device: torch.device) -> dict[str, Any]:
-    return {"noise_var": problem.noise_var, "alpha": problem.alpha}

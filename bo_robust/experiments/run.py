@@ -28,13 +28,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import bo_robust
-from bo_robust.experiments.build import fastest_device, find_device, settings_used
+from bo_robust.experiments.build import fastest_device, find_device
 from bo_robust.experiments.config import Panel, RunConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, read, run_job, write
 from bo_robust.experiments.problems.data import data_folder
 from bo_robust.experiments.report import print_report
-from bo_robust.experiments.summary import join_metadata, summarise
+from bo_robust.experiments.summary import summarise
 from bo_robust.utils.specs import nearest, quoted
 
 BACKENDS = ("loky", "ray", "dask")
@@ -64,7 +64,7 @@ def start(
     the device or data is missing, a panel cannot be built, a job cannot be run, a worker dies, or writing fails.
     """
     console = console or Console()
-    by_trial = config.panels[0].by_trial
+    by_trial = config.panels[0].runner.by_trial
     if trials_per_job is not None and (trials_per_job < 1 or by_trial):
         hint = "left out in this loop, which runs trial by trial" if by_trial else "at least 1"
         raise RunError(f"--trials-per-job must be {hint}, got {trials_per_job}.")
@@ -81,7 +81,9 @@ def start(
         console.print(f"{folder} holds this run, finished; it is only reported.", markup=False, soft_wrap=True)
         print_report(before, console)
         return before
-    used = {panel.name: settings_used(panel, data_dir, of_device, trials_per_job) for panel in config.panels}
+    used = {
+        panel.name: panel.runner.settings_used(panel, data_dir, of_device, trials_per_job) for panel in config.panels
+    }
     setting = Setting(folder.resolve(), digest, device, data_dir, torch.get_num_threads())
     joblib_options, lost = _backend(backend, setting)
     claim(folder, digest)
@@ -210,7 +212,7 @@ def _finish(
         for j, label in enumerate(panel.labels):
             left = [read(job.path(folder)) for job in jobs if (job.panel, job.method) == (i, j)]
             frames += [frame for frame, _ in left]
-            of_methods[panel.name][label] = join_metadata([of for _, of in left]) | notes
+            of_methods[panel.name][label] = panel.runner.join([of for _, of in left]) | notes
     traces = pd.concat(frames, ignore_index=True).astype({"panel": "category", "method": "category"})
     summary = summarise(config, traces, of_methods) | known | {"config": config.model_dump(mode="json")}
     print_report(summary, console)

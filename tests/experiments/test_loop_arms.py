@@ -6,7 +6,7 @@ from bo_robust.confidence import FiniteWidth
 from bo_robust.experiments import loop_arms
 from bo_robust.experiments.build import build_algorithm, build_problem, start_state
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_arms import run_method, run_round
+from bo_robust.experiments.loop_arms import ArmsLoop, run_round
 from bo_robust.experiments.problems import make_problem
 from bo_robust.experiments.traces import DICTIONARY_COLUMNS, Traces
 from bo_robust.utils.random import stream
@@ -28,7 +28,7 @@ def panel(**changes):
 def test_traces_are_reproduced_from_first_principles():
     """Regret, rewards and coverage of the traces, recomputed with dense solves for one trial."""
     made = panel(problem={"kind": "rkhs_function", "noise": T3}, horizon=25)
-    frame, _ = run_method(made, 2, build_problem(made, range(2), None, torch.device("cpu")), range(2))
+    frame, _ = ArmsLoop().run(made, 2, build_problem(made, range(2), None, torch.device("cpu")), range(2))
     rows = frame.query("trial == 1")
     problem = make_problem("rkhs_function", [1], 0, noise=T3)
     f = problem.f[0].numpy()
@@ -78,7 +78,7 @@ def test_traces_record_what_the_state_holds(device, index):
 def test_only_methods_with_a_dictionary_have_its_columns(device):
     made = panel()
     problem = build_problem(made, range(3), None, device)
-    frames = [run_method(made, j, problem, range(3))[0] for j in range(3)]
+    frames = [ArmsLoop().run(made, j, problem, range(3))[0] for j in range(3)]
     assert [{*DICTIONARY_COLUMNS} <= {*frame} for frame in frames] == [True, True, False]
     assert [len(frame) for frame in frames] == [90, 90, 90]
 

@@ -10,10 +10,9 @@ import torch
 from bo_robust.experiments import botorch_methods
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.botorch_methods import BOTORCH_METHODS, winsorised
-from bo_robust.experiments.build import settings_used
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.loop_botorch import run_trial
+from bo_robust.experiments.loop_botorch import DesignsLoop, run_trial
 from bo_robust.experiments.problems import make_design_problem
 
 BRANIN = make_design_problem("function", function="branin")
@@ -150,4 +149,4 @@ def panels(**problem):
 )
 def test_what_a_panel_cannot_run_is_refused_before_it_starts(over, device, message):
     with pytest.raises(RunError, match=message):
-        settings_used(parse(data(**over)).panels[0], None, torch.device(device), None)
+        DesignsLoop().settings_used(parse(data(**over)).panels[0], None, torch.device(device), None)

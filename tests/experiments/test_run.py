@@ -12,13 +12,13 @@ import pytest
 import torch
 import yaml
 
-from bo_robust.experiments import loop_arms
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import fastest_device
 from bo_robust.experiments.cli import main
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.jobs import Job, jobs_of
+from bo_robust.experiments.loop_arms import ArmsLoop
 from bo_robust.experiments.problems.rewards import StudentT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,7 +142,7 @@ def test_smaller_jobs_differ_by_rounding_at_most(whole, tmp_path):
 
 def interrupted(folder, monkeypatch, data):
     """A run that stops after two of its four jobs."""
-    real, left = loop_arms.run_method, iter(range(2))
+    real, left = ArmsLoop.run, iter(range(2))
 
     def stopping(*given):
         if next(left, None) is None:
@@ -150,7 +150,7 @@ def interrupted(folder, monkeypatch, data):
         return real(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop_arms, "run_method", stopping)
+        patch.setattr(ArmsLoop, "run", stopping)
         with pytest.raises(KeyboardInterrupt):
             runs.start(parse(data), folder)
     return sorted((folder / "jobs").glob("*.parquet"))

@@ -6,33 +6,35 @@ import pytest
 from rich.console import Console
 
 from bo_robust.experiments import run as runs
-from bo_robust.experiments import summary as summaries
 from bo_robust.experiments.config import parse
+from bo_robust.experiments.loops import LOOPS
 from bo_robust.experiments.report import print_report
+from bo_robust.experiments.statistics import difference, log_regret, mean_and_error, mean_interval
+from bo_robust.experiments.summary import summarise
 
 
 def test_verdicts_use_the_t_distribution():
     # 3 trials, differences 1, 2, 3: mean 2, error 0.577, t = 3.46 < 4.30: not significant, though above 2 errors
-    difference = summaries.difference(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
-    assert difference["mean"] == pytest.approx(2.0)
-    assert difference["error"] == pytest.approx(1 / np.sqrt(3))
-    assert difference["significant"] is False
-    assert summaries.difference(np.arange(20.0) + 5, np.arange(20.0) * 1.01)["significant"] is True
+    found = difference(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
+    assert found["mean"] == pytest.approx(2.0)
+    assert found["error"] == pytest.approx(1 / np.sqrt(3))
+    assert found["significant"] is False
+    assert difference(np.arange(20.0) + 5, np.arange(20.0) * 1.01)["significant"] is True
 
 
 def test_one_trial_has_no_standard_error():
-    assert summaries.mean_and_error(np.array([2.0])) == (2.0, None)
+    assert mean_and_error(np.array([2.0])) == (2.0, None)
     # 1, 3: mean 2, sd sqrt 2, error 1
-    assert summaries.mean_and_error(np.array([1.0, 3.0])) == pytest.approx((2.0, 1.0))
+    assert mean_and_error(np.array([1.0, 3.0])) == pytest.approx((2.0, 1.0))
 
 
 def test_intervals_of_log_regret():
-    assert summaries.log_regret([1.0, 0.01, 1e-4, -1e-7]).tolist() == [0.0, -2.0, -4.0, -4.0]
-    mean, low, high = summaries.mean_interval(np.array([1.0, 2.0, 3.0]), 0.7)
+    assert log_regret([1.0, 0.01, 1e-4, -1e-7]).tolist() == [0.0, -2.0, -4.0, -4.0]
+    mean, low, high = mean_interval(np.array([1.0, 2.0, 3.0]), 0.7)
     assert (mean, low + high) == (2.0, 4.0)
     # Student's t with 2 degrees of freedom: 0.85-quantile 1.38621, standard error 1 / sqrt(3).
     assert high - mean == pytest.approx(1.38621 / math.sqrt(3.0), abs=1e-4)
-    assert summaries.mean_interval(np.array([4.0]), 0.7) == (4.0, 4.0, 4.0)
+    assert mean_interval(np.array([4.0]), 0.7) == (4.0, 4.0, 4.0)
 
 
 def test_mean_log_regret_of_value_at_risk_by_hand(capsys):
@@ -42,7 +44,7 @@ def test_mean_log_regret_of_value_at_risk_by_hand(capsys):
     regrets = [(0, 7.0), (0, 10**-3.2), (1, 5.0), (1, 0.01)]  # the last of each trial counts: -3.2 and -2
     rows = [{"panel": "p", "method": "RANDOM", "trial": i, "regret": r, "fit_ok": True, **nothing} for i, r in regrets]
     known = {"optimum": {"x": [0.2], "value": 0.7}, "notes": ""}
-    summary = summaries.summarise(config, pd.DataFrame(rows), {"p": {"RANDOM": known}})
+    summary = summarise(config, pd.DataFrame(rows), {"p": {"RANDOM": known}})
     entry = summary["panels"][0]["methods"]["RANDOM"]
     assert entry["log10_regret"] == pytest.approx(-2.6)
     assert entry["final"] == pytest.approx([-3.2, -2.0])
@@ -74,7 +76,7 @@ def test_metadata_of_jobs_are_joined():
         record["eliminations"] = [{"name": "b", "trial": trial, "round": 3}]
         return {"seconds": seconds, "notes": "n", "eliminations": record}
 
-    joined = summaries.join_metadata([job(1.0, [["a", "b"], ["a"]], 1), job(2.0, [["a"]], 2)])
+    joined = LOOPS["arms"].join([job(1.0, [["a", "b"], ["a"]], 1), job(2.0, [["a"]], 2)])
     assert joined["seconds"] == 3.0
     assert joined["eliminations"]["survivors"] == [["a", "b"], ["a"], ["a"]]
     assert joined["eliminations"]["true"] == ["a", "a", "a"]

@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from bo_robust.experiments.problems import PROBLEMS, make_conditions_problem, make_problem
+from bo_robust.experiments.problems import ARM_PROBLEMS, make_conditions_problem, make_problem
 from bo_robust.utils.random import stream
 
 REFUSED = [
@@ -46,14 +46,14 @@ def build(request):
     """make_problem with the data folder, skipping where a problem's data is absent."""
 
     def make(name, trials, **params):
-        settings = inspect.signature(PROBLEMS["arms"][name]).parameters if name in PROBLEMS["arms"] else ()
+        settings = inspect.signature(ARM_PROBLEMS[name]).parameters if name in ARM_PROBLEMS else ()
         folder = request.getfixturevalue("data_dir") if "data_dir" in settings else None
         return make_problem(name, trials, 4, data_dir=folder, **SMALL.get(name, {}) | params)
 
     return make
 
 
-@pytest.mark.parametrize("name", sorted(PROBLEMS["arms"]))
+@pytest.mark.parametrize("name", sorted(ARM_PROBLEMS))
 def test_a_trial_alone_is_that_among_others_in_either_precision(name, build, device):
     alone = build(name, [7]).to(device, torch.float64)
     among = build(name, range(16)).to(device, torch.float64)
