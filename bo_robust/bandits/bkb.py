@@ -6,6 +6,7 @@ posterior (:mod:`bo_robust.bandits.posteriors.dtc`). With a truncation level its
 :mod:`tgp_ucb`, a combination that neither paper proves.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -93,9 +94,8 @@ class BKB(ArmAlgorithm):
             raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
         state = checked_state(state, BKBState, DTCPosterior)
         posterior: DTCPosterior = state.posterior
-        kept = rewards
-        if not isinstance(self.truncation, NoTruncation):
-            kept = truncated_rewards(rewards, self.truncation(state.round + 1), self.rule)
+        level = self.truncation(state.round + 1)
+        kept = rewards if math.isinf(level) else truncated_rewards(rewards, level, self.rule)
         ok = dtc.count(posterior, arms, kept)
         state.round += 1
         uniforms = spread(uniform, posterior.counts.shape[1]) if state.uniforms is None else state.uniforms

@@ -49,6 +49,10 @@ class BoTorchMethod(ABC):
     def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
         """The fitted model of points ``n x d`` and readings ``n x 1``, given which are outliers (``n`` bool)."""
 
+    def first(self, model: Any, candidates: Tensor | None) -> Tensor | None:
+        """A point ``1 x d`` to measure before the acquisition is maximised, if there is one."""
+        return None
+
     def begin(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
         """The loop before any reading; ``outliers`` says which will be wrong."""
         return BoTorchLoop(problem, seed, outliers, self)
@@ -99,6 +103,9 @@ class Robust(BoTorchMethod):
         options = {name: getattr(self, name) for name in ("outlier_share", "outlier_density", "outcome_scale")}
         return fitted(RobustGP(X, Y, **options))
 
+    def first(self, model: Any, candidates: Tensor | None) -> Tensor | None:
+        return suggest_replicates(model, candidates=candidates) if self.replicates else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class RelevancePursuit(BoTorchMethod):
@@ -148,23 +155,21 @@ class BoTorchLoop:
 
     def ask(self) -> Tensor:
         self._fit()
-        again = None
-        if getattr(self.method, "replicates", False):
-            again = suggest_replicates(self.model, candidates=self.problem.candidates)
-        return self._maximised() if again is None else again[0]
+        first = self.method.first(self.model, self.problem.candidates)
+        return self._maximised() if first is None else first[0]
 
     def recommend(self) -> Tensor:
-        """The observed point of the best mean; of ``RobustGP``, of those that are ``recommendable``."""
+        """The observed point of the best mean, of those that are ``recommendable`` where the model says so."""
         self._fit()
         mean = predict(self.model, self.X).mean
-        if isinstance(self.model, RobustGP):
+        if hasattr(self.model, "recommendable"):
             mean = mean.where(self.model.recommendable(), -math.inf)
         return self.X[mean.argmax()]
 
     def flagged(self) -> np.ndarray:
         self._fit()
-        robust = isinstance(self.model, RobustGP)
-        return ~self.model.inlier_mask.numpy() if robust else np.zeros(len(self.X), dtype=bool)
+        inliers = getattr(self.model, "inlier_mask", None)  # which most models have not
+        return np.zeros(len(self.X), dtype=bool) if inliers is None else ~inliers.numpy()
 
     def _fit(self) -> None:
         if self.model is None:

@@ -6,7 +6,9 @@ What happens depends on the number of the evaluation only, so that it is the sam
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -47,35 +49,74 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Shift(Frozen):
+class Kind(Frozen, ABC):
+    """Base of the kinds of outliers."""
+
+    @abstractmethod
+    def applied(self, draws: Draws, hit: np.ndarray, wild: np.ndarray, level: Callable[[], float]) -> Draws:
+        """Readings without outliers, with those of this kind.
+
+        ``hit`` says by uniform numbers which readings are wrong, ``wild`` by how much. ``level`` is a constant of the
+        trial within :data:`DEAD_RANGE`.
+        """
+
+
+class SomeWrong(Kind):
+    """Base of the kinds with a ``share`` of wrong readings."""
+
+    share: Share
+
+    @abstractmethod
+    def shift(self, wild: np.ndarray) -> np.ndarray:
+        """What a wrong reading is off by."""
+
+    def applied(self, draws: Draws, hit: np.ndarray, wild: np.ndarray, level: Callable[[], float]) -> Draws:
+        outlier = hit < self.share
+        return replace(draws, outlier=outlier, shift=np.where(outlier, self.shift(wild), 0.0))
+
+
+class Shift(SomeWrong):
     """A ``share`` of the readings are wrong by ``size``: too good, too bad, or on either side."""
 
     kind: Literal["shift"]
-    share: Share
     size: InSd = 10.0
     side: Literal["either", "good", "bad"] = "either"
 
+    def shift(self, wild: np.ndarray) -> np.ndarray:
+        sides = {"good": np.ones_like(wild), "bad": -np.ones_like(wild), "either": np.sign(wild - 0.5)}
+        return self.size * sides[self.side]
 
-class Cauchy(Frozen):
+
+class Cauchy(SomeWrong):
     """A ``share`` of the readings have Cauchy noise of this ``scale``."""
 
     kind: Literal["cauchy"]
-    share: Share
     scale: InSd = 1.0
 
+    def shift(self, wild: np.ndarray) -> np.ndarray:
+        return np.asarray(self.scale * np.tan(math.pi * (wild - 0.5)))
 
-class StudentT(Frozen):
+
+class StudentT(Kind):
     """All readings have Student-t noise of 2 degrees of freedom and this ``scale`` instead of Gaussian noise."""
 
     kind: Literal["student_t"]
     scale: InSd = 0.3  # then 8 % of it lies beyond one sd of f
 
+    def applied(self, draws: Draws, hit: np.ndarray, wild: np.ndarray, level: Callable[[], float]) -> Draws:
+        shift = self.scale * stats.t(2).ppf(wild)
+        return replace(draws, normal=np.zeros(len(wild)), shift=shift, outlier=np.abs(shift) > 1.0)
 
-class DeadSensor(Frozen):
+
+class DeadSensor(Kind):
     """A ``share`` of the readings show one constant."""
 
     kind: Literal["dead_sensor"]
     share: Share
+
+    def applied(self, draws: Draws, hit: np.ndarray, wild: np.ndarray, level: Callable[[], float]) -> Draws:
+        outlier = hit < self.share
+        return replace(draws, outlier=outlier, stuck=np.where(outlier, level(), np.nan))
 
 
 OUTLIERS: dict[str, type[BaseModel]] = {
@@ -87,21 +128,12 @@ OUTLIERS: dict[str, type[BaseModel]] = {
 Outliers = Annotated[Shift | Cauchy | StudentT | DeadSensor, Field(discriminator="kind")]
 
 
-def draw(name: str, outliers: Outliers | None, seed: int, n: int) -> Draws:
+def draw(name: str, outliers: Kind | None, seed: int, n: int) -> Draws:
     """Draw n evaluations of the problem of a name. Kinds share numbers: what is hit at 10 % is hit at 30 % too."""
     rng = stream(seed, f"robustness readings {name}", 0)
     uniform, normal, hit, wild = stats.norm.cdf(rng.standard_normal((n, 4))).T
-    gauss = stats.norm.ppf(normal)
-    shift, stuck, outlier = np.zeros(n), np.full(n, np.nan), hit < getattr(outliers, "share", 0.0)
-    if isinstance(outliers, Shift):
-        sign = {"good": 1.0, "bad": -1.0, "either": np.sign(wild - 0.5)}[outliers.side]
-        shift = np.where(outlier, outliers.size * sign, 0.0)
-    elif isinstance(outliers, Cauchy):
-        shift = np.where(outlier, outliers.scale * np.tan(math.pi * (wild - 0.5)), 0.0)
-    elif isinstance(outliers, StudentT):
-        shift = outliers.scale * stats.t(2).ppf(wild)
-        gauss, outlier = np.zeros(n), np.abs(shift) > 1.0
-    elif isinstance(outliers, DeadSensor):
-        level = stream(seed, f"robustness dead {name}", 0).uniform(-DEAD_RANGE, DEAD_RANGE)
-        stuck = np.where(outlier, level, np.nan)
-    return Draws(uniform, gauss, shift, stuck, outlier)
+    draws = Draws(uniform, stats.norm.ppf(normal), np.zeros(n), np.full(n, np.nan), np.zeros(n, dtype=bool))
+    if outliers is None:
+        return draws
+    dead = stream(seed, f"robustness dead {name}", 0)
+    return outliers.applied(draws, hit, wild, lambda: float(dead.uniform(-DEAD_RANGE, DEAD_RANGE)))

@@ -75,6 +75,9 @@ class NoiseModel(RewardModel):
         """R, a sub-Gaussian scale of the noise. None where there is none."""
         return None
 
+    def check_means(self, f: Tensor) -> None:
+        """Raise ``ValueError`` for mean rewards ``s x n`` that the model cannot have."""
+
     @abstractmethod
     def moment_bound(self, alpha: float, bound: float) -> float:
         """v with E|y|^(1+alpha) <= v for every mean |f| <= ``bound``; ``ValueError`` where there is none."""
@@ -210,6 +213,10 @@ class ParetoRewards(NoiseModel):
 
     default_alpha = 0.9  # as in the paper; the variance is infinite
 
+    def check_means(self, f: Tensor) -> None:
+        if bool((f < 0).any()):
+            raise ValueError("Pareto rewards need f >= 0 at every arm: use positive=True (a_i from U[0, 1]).")
+
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         return 1.0 + rng.pareto(2.0, (rounds, 1))  # NumPy's begins at 0
 
@@ -243,8 +250,7 @@ def reward_fields(
     means that the model cannot have, or an infinite moment.
     """
     model: NoiseModel = default if noise is None else build(noise, NOISES, {}, "noise")
-    if isinstance(model, ParetoRewards) and bool((f < 0).any()):
-        raise ValueError("Pareto rewards need f >= 0 at every arm: use positive=True (a_i from U[0, 1]).")
+    model.check_means(f)
     alpha = model.default_alpha if alpha is None else alpha
     moment_bound = model.moment_bound(alpha, bound)
     return {"rewards": model, "alpha": alpha, "moment_bound": moment_bound, "noise_scale": model.noise_scale}
