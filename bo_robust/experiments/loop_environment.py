@@ -159,34 +159,35 @@ def run_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel
     rows: list[dict[str, Any]] = []
     for r in range(panel.horizon + 1):
         last, fit_ok = r == panel.horizon, r % panel.refit_every != 0 or gp.fit(X, Y)
-        now = Round(problem, gp, X, Y, r + 1)
-        bound = method.bound(now)
-        with torch.no_grad():
-            best = recommend_design(bound.model, problem.environment, ValueAtRisk(problem.alpha), now.designs).x
-        row: dict[str, Any] = {
-            "round": r,
-            "regret": regret_of((*best.tolist(),)),
-            "recommended": best.tolist(),
-            "interval": float(bound.regret_bound(best)),
-            **dict.fromkeys(("regret_bound", "seconds", "y"), math.nan),
-            "point": None,
-            "fit_ok": fit_ok,
-        }
-        if not last or method.bounds_regret:
-            with torch.random.fork_rng():
-                torch.manual_seed(seeds[r])
-                began = time.perf_counter()
-                chosen = method.propose(now)
-                wait_for(X)
-                row["seconds"] = time.perf_counter() - began
-        if method.bounds_regret:
-            with torch.no_grad():  # the search may have missed what is known
-                known = float(bound(now.designs.unsqueeze(-2)).max())
-                highest = max(float(bound(chosen[: problem.dim_x].unsqueeze(0))), known)
-            row["regret_bound"] = float(bound.regret_bound(best, highest))
+        row, chosen = _row(method, Round(problem, gp, X, Y, r + 1), seeds[r], last)
+        row |= {"regret": regret_of((*row["recommended"],)), "fit_ok": fit_ok}
         if not last:
             y = problem.f(chosen.unsqueeze(0)) + noise[n + r]
             row |= {"point": chosen.tolist(), "y": float(y)}
             X, Y = torch.cat([X, chosen.unsqueeze(0)]), torch.cat([Y, y])
-        rows.append(row)
-    return {key: [row[key] for row in rows] for key in rows[0]}
+        rows.append({"round": r, **row})
+    columns = ("round", "regret", "recommended", "interval", "regret_bound", "seconds", "y", "point", "fit_ok")
+    return {key: [row[key] for row in rows] for key in columns}
+
+
+def _row(method: ConditionsMethod, now: Round, seed: int, last: bool) -> tuple[dict[str, Any], Tensor]:
+    """What is known before a round is run, and the point chosen; after the ``last`` one only for the regret bound."""
+    problem, bound = now.problem, method.bound(now)
+    with torch.no_grad():
+        best = recommend_design(bound.model, problem.environment, ValueAtRisk(problem.alpha), now.designs).x
+    row: dict[str, Any] = dict.fromkeys(("regret_bound", "seconds", "y"), math.nan)
+    row |= {"recommended": best.tolist(), "interval": float(bound.regret_bound(best)), "point": None}
+    chosen = now.X[0]
+    if not last or method.bounds_regret:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            began = time.perf_counter()
+            chosen = method.propose(now)
+            wait_for(now.X)
+            row["seconds"] = time.perf_counter() - began
+    if method.bounds_regret:
+        with torch.no_grad():  # the search may have missed what is known
+            known = float(bound(now.designs.unsqueeze(-2)).max())
+            highest = max(float(bound(chosen[: problem.dim_x].unsqueeze(0))), known)
+        row["regret_bound"] = float(bound.regret_bound(best, highest))
+    return row, chosen

@@ -86,32 +86,17 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
     batch_shape, M = K_D.shape[:-2], K_D.shape[-1]
     K = K_D.reshape(-1, M, M)
     mask = torch.ones_like(K[..., 0], dtype=torch.bool) if mask is None else mask.reshape(-1, M)
-
-    variance = K.diagonal(dim1=-2, dim2=-1)
-    present = mask & (variance > 0)
-    order = (present.byte() + mask.byte()).argsort(dim=-1, descending=True, stable=True)  # points kept come first
-    rank = present.sum(-1)
-    absent = torch.arange(M, device=K.device) >= rank.unsqueeze(-1)
-    sd = variance.gather(-1, order).masked_fill(absent, 1.0).sqrt()
-    eye = torch.eye(M, dtype=K.dtype, device=K.device)
-    C = torch.take_along_dim(torch.take_along_dim(K, order.unsqueeze(-1), -2), order.unsqueeze(-2), -1)
-    C = torch.where(absent.unsqueeze(-1) | absent.unsqueeze(-2), eye, C / (sd.unsqueeze(-1) * sd.unsqueeze(-2)))
+    C, sd, order, absent = _scaled(K, mask)
+    rank = (~absent).sum(-1)
 
     L, info = torch.linalg.cholesky_ex(C)
+    eye = torch.eye(M, dtype=K.dtype, device=K.device)
     inverse = torch.linalg.solve_triangular(L, eye, upper=False)
     unexplained = inverse.square().sum(-2).amax(-1).reciprocal()  # smallest 1 / diag(C^-1); NaN where L failed
-    eps = torch.finfo(K.dtype).eps
     rounding = rounding_share(rank, K.dtype)
     spanned = rounding.clamp_min(tol or 0.0)
-    dependent = (info > 0) | ~(unexplained > spanned.clamp_min(eps ** (2.0 / 3.0)))
-    broken = ~torch.isfinite(K) & mask.unsqueeze(-1) & mask.unsqueeze(-2)
-    flags = torch.stack([(~mask.any(-1)).sum(), broken.sum(), dependent.sum(), rank.max()])
-    num_empty, num_broken, num_dependent, r = flags.tolist()
-    if num_empty:
-        raise ValueError(f"{num_empty} of {mask.shape[0]} dictionaries are empty; put at least one point into each.")
-    if num_broken:
-        raise ValueError(f"K_D has {num_broken} NaN or infinite entries inside the mask; remove those points first.")
-
+    dependent = (info > 0) | ~(unexplained > spanned.clamp_min(torch.finfo(K.dtype).eps ** (2.0 / 3.0)))
+    num_dependent, r = _checked(K, mask, dependent, rank)
     if num_dependent:
         members = dependent.nonzero().squeeze(-1)
         of = (C[members], absent[members], spanned[members], 0.5 * rounding[members])
@@ -130,6 +115,34 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
     return DictionaryRoot(
         order.reshape(*batch_shape, r), inverse.reshape(*batch_shape, r, r), rank.reshape(batch_shape)
     )
+
+
+def _scaled(K: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """K with unit diagonal, ``b x M x M``, the standard deviations, the order of points, and which places are empty.
+
+    Points of the mask with a variance come first; the others are the identity.
+    """
+    variance = K.diagonal(dim1=-2, dim2=-1)
+    present = mask & (variance > 0)
+    order = (present.byte() + mask.byte()).argsort(dim=-1, descending=True, stable=True)
+    absent = torch.arange(K.shape[-1], device=K.device) >= present.sum(-1, keepdim=True)
+    sd = variance.gather(-1, order).masked_fill(absent, 1.0).sqrt()
+    eye = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+    C = torch.take_along_dim(torch.take_along_dim(K, order.unsqueeze(-1), -2), order.unsqueeze(-2), -1)
+    C = torch.where(absent.unsqueeze(-1) | absent.unsqueeze(-2), eye, C / (sd.unsqueeze(-1) * sd.unsqueeze(-2)))
+    return C, sd, order, absent
+
+
+def _checked(K: Tensor, mask: Tensor, dependent: Tensor, rank: Tensor) -> tuple[int, int]:
+    """How many dictionaries are dependent, and the largest rank; ``ValueError`` for what is empty or not finite."""
+    broken = ~torch.isfinite(K) & mask.unsqueeze(-1) & mask.unsqueeze(-2)
+    flags = torch.stack([(~mask.any(-1)).sum(), broken.sum(), dependent.sum(), rank.max()])
+    num_empty, num_broken, num_dependent, largest = flags.tolist()
+    if num_empty:
+        raise ValueError(f"{num_empty} of {mask.shape[0]} dictionaries are empty; put at least one point into each.")
+    if num_broken:
+        raise ValueError(f"K_D has {num_broken} NaN or infinite entries inside the mask; remove those points first.")
+    return num_dependent, largest
 
 
 def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:

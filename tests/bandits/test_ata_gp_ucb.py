@@ -67,17 +67,26 @@ class NaiveATA:
         self.variance += self.K.diagonal() - phi.square().sum(1)
 
 
+TAIL = {"moment_bound": 0.5, "alpha": 0.9, "horizon": 60}
+RULES = {  # width, level, and their argument that is the size of the dictionary
+    "theorem": (
+        partial(ATANystromWidth, 1.0, noise_var=1.0, delta=0.1, epsilon=0.5, **TAIL),
+        partial(ATANystromTruncation, delta=0.1, **TAIL),
+        "num_features",
+    ),
+    "published": (
+        partial(PublishedATAWidth, 1.0, noise_var=1.0, **TAIL),
+        partial(PublishedATATruncation, **TAIL),
+        "num_directions",
+    ),
+}
+
+
 @ROOTS
-@pytest.mark.parametrize("rule", ["theorem", "published"])
+@pytest.mark.parametrize("rule", RULES)
 def test_a_run_is_algorithm_2(reads, rule, root, device):
     """Width and level are those of the size of the present dictionary."""
-    s, T, tail = 2, 60, {"moment_bound": 0.5, "alpha": 0.9, "horizon": 60}
-    if rule == "theorem":
-        width = partial(ATANystromWidth, 1.0, noise_var=1.0, delta=0.1, epsilon=0.5, **tail)
-        level = partial(ATANystromTruncation, delta=0.1, **tail)
-    else:
-        width, level = partial(PublishedATAWidth, 1.0, noise_var=1.0, **tail), partial(PublishedATATruncation, **tail)
-    name = "num_features" if rule == "theorem" else "num_directions"
+    (width, level, name), s, T = RULES[rule], 2, 60
     X = square(25, device)
     kernel = ArmKernel.from_covariance(SquaredExponential(0.2), X)
     algorithm = ATAGPUCB(width(**{name: None}), level(**{name: None}), NystromDictionary(1.5), root)

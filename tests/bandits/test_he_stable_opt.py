@@ -40,12 +40,34 @@ def test_one_candidate_is_stable_opt(width, device):
     assert theirs.recommend(b).tolist() != b.posterior.mean.view(3, DESIGNS, W).mean(2).argmax(1).tolist()
 
 
-def test_picks_and_both_tests_by_loops(device):
-    points, f, noise = world(device)
+def of_three_candidates(points, f):
     kernel = candidate_kernel([SquaredExponential(0.3), SquaredExponential(0.3), Matern(2.5, 0.6)], points)
     prior = torch.stack([0.0 * f, 4.0 * (points[:, 0] > 0.5), -3.0 * (points[:, 1] > 0.3)])
     algorithm = HEStableOpt(ConstantWidth(1.5), 0.1, 0.1, W)
-    state = algorithm.init(kernel, 0.01, 3, prior_mean=prior)
+    return algorithm, algorithm.init(kernel, 0.01, 3, prior_mean=prior)
+
+
+def both_sides(terms, t):
+    """|sum eta| and its limit in round ``t``, of pairs of eta and w sigma."""
+    xi = 0.02 * math.log(3 * math.pi**2 * t**2 / 0.3)
+    return abs(sum(e for e, _ in terms)), math.sqrt(xi * len(terms)) + sum(r for _, r in terms)
+
+
+def chosen_by_loops(mean, sd, active):
+    """The arm, u_t and v_t of one trial, from means and standard deviations by candidate and arm."""
+
+    def bound(h, x, z, sign):
+        return mean[h][x * W + z] + sign * 1.5 * sd[h][x * W + z]
+
+    pairs = [(x, h) for x in range(DESIGNS) for h in active]
+    x, optimist = max(pairs, key=lambda p: min(bound(p[1], p[0], z, 1.0) for z in range(W)))
+    z, pessimist = min(((z, h) for z in range(W) for h in active), key=lambda p: bound(p[1], x, p[0], -1.0))
+    return x * W + z, optimist, pessimist
+
+
+def test_picks_and_both_tests_by_loops(device):
+    points, f, noise = world(device)
+    algorithm, state = of_three_candidates(points, f)
     u = torch.zeros(3, dtype=torch.float64, device=device)
     chose = [[[[], [], []] for _ in range(3)] for _ in range(2)]  # test, trial, candidate -> (eta, w sigma)
     active = [[0, 1, 2] for _ in range(3)]
@@ -57,16 +79,9 @@ def test_picks_and_both_tests_by_loops(device):
         rewards = f[selection.arms] + eta
         info = algorithm.observe(state, selection.arms, rewards, u)
         for i in range(3):
-
-            def bound(h, x, z, sign, mean=means[i], sd=sds[i]):
-                return mean[h][x * W + z] + sign * 1.5 * sd[h][x * W + z]
-
-            pairs = [(x, h) for x in range(DESIGNS) for h in active[i]]
-            x, optimist = max(pairs, key=lambda p: min(bound(p[1], p[0], z, 1.0) for z in range(W)))
-            z, pessimist = min(((z, h) for z in range(W) for h in active[i]), key=lambda p: bound(p[1], x, p[0], -1.0))
-            arm = x * W + z
-            assert int(selection.arms[i]) == arm
-            assert (int(selection.candidate[i]), int(selection.lower_candidate[i])) == (optimist, pessimist)
+            arm, optimist, pessimist = chosen_by_loops(means[i], sds[i], active[i])
+            chosen = selection.arms[i], selection.candidate[i], selection.lower_candidate[i]
+            assert tuple(map(int, chosen)) == (arm, optimist, pessimist)
             assert (int(info.candidate[i]), int(info.lower.candidate[i])) == (optimist, pessimist)
             if not math.isfinite(rewards[i]):
                 continue
@@ -74,8 +89,7 @@ def test_picks_and_both_tests_by_loops(device):
             for test, (h, got_left, got_right) in enumerate(both):
                 terms = chose[test][i][h]
                 terms.append((float(rewards[i]) - means[i][h][arm], 1.5 * sds[i][h][arm]))
-                xi = 0.02 * math.log(3 * math.pi**2 * t**2 / 0.3)
-                left, right = abs(sum(e for e, _ in terms)), math.sqrt(xi * len(terms)) + sum(r for _, r in terms)
+                left, right = both_sides(terms, t)
                 assert float(got_left[i]) == pytest.approx(left, rel=1e-9, abs=1e-12)
                 assert float(got_right[i]) == pytest.approx(right, rel=1e-9)
                 if left > right and h in active[i] and len(active[i]) > 1:

@@ -28,6 +28,16 @@ CAPABILITIES = {80: 164 << 10, 90: 228 << 10}  # shared memory of a multiprocess
 done, rows = set(), {}
 
 
+def used_by(cubin):
+    """Registers of a thread, bytes of stack and bytes of shared memory."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [CUOBJDUMP, "-res-usage", file.name]
+        usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return map(int, re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", usage).groups())
+
+
 def compile_launch(function, *args, grid, warmup, **kwargs):
     """In place of a launch; arguments are specialised as Triton does: by type, and whole numbers by 1 and 16."""
     options = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
@@ -53,13 +63,7 @@ def compile_launch(function, *args, grid, warmup, **kwargs):
     warps = options.get("num_warps", 4)
     for capability, memory in CAPABILITIES.items():
         cubin = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options).asm["cubin"]
-        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-            file.write(cubin)
-            file.flush()
-            command = [CUOBJDUMP, "-res-usage", file.name]
-            usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        found = re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", usage)
-        registers, stack, shared = map(int, found.groups())
+        registers, stack, shared = used_by(cubin)
         per_thread = -(-registers // 8) * 8  # given out in eights
         fit = min(65536 // (per_thread * 32 * warps), 64 // warps, memory // (shared + 1024))
         row = (function.__name__, dtype[1:], tile, warps, f"{capability // 10}.{capability % 10}")

@@ -195,15 +195,21 @@ def add_points(
         _fill(k_pulled, kernel.between(pulled, arm.unsqueeze(1), trials), slot, do)
         _fill(k_wanted, kernel.between(points, arm.unsqueeze(1), trials), slot, do)
         factor_row = _row_of_factor(factors, root_row, k_pulled, counts, do)
-        step = (sums.unsqueeze(1) @ k_pulled @ factor_row.unsqueeze(2)).view(-1)
         factors.points[trial, slot] = torch.where(do, arm, factors.points[trial, slot])
-        for A, row in ((factors.root, root_row), (factors.factor, factor_row)):
-            A[trial, slot] = torch.where(do.unsqueeze(1), row, A[trial, slot])
-        factors.weights = factors.weights + factor_row * step.unsqueeze(1)
-        factors.note(root_row, torch.zeros_like(step), -torch.ones_like(step))
-        factors.note(factor_row, step, factors.noise_var)
+        step = (sums.unsqueeze(1) @ k_pulled @ factor_row.unsqueeze(2)).view(-1)
+        _add_rows(factors, root_row, factor_row, step, slot, do)
         left = (left - (k_wanted @ root_row.unsqueeze(2)).squeeze(2).square()).clamp_(min=0.0)
         left[trial, best] = torch.where(do, 0.0, left[trial, best])
+
+
+def _add_rows(factors: Factors, root_row: Tensor, factor_row: Tensor, step: Tensor, slot: Tensor, do: Tensor) -> None:
+    """Put the rows of a new point into R and F; ``step`` is its part of the weights."""
+    trial = torch.arange(len(slot), device=slot.device)
+    for A, row in ((factors.root, root_row), (factors.factor, factor_row)):
+        A[trial, slot] = torch.where(do.unsqueeze(1), row, A[trial, slot])
+    factors.weights = factors.weights + factor_row * step.unsqueeze(1)
+    factors.note(root_row, torch.zeros_like(step), -torch.ones_like(step))
+    factors.note(factor_row, step, factors.noise_var)
 
 
 def _row_of_root(R: Tensor, k_p: Tensor, left: Tensor, slot: Tensor, do: Tensor) -> Tensor:

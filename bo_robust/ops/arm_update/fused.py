@@ -114,6 +114,36 @@ def _take_slots(  # type: ignore[no-untyped-def]
     tl.store(new_slot + trial, tl.where(slot < 0, next_slot, -1))
 
 
+@triton.jit
+def _log_of_one_plus(x):  # type: ignore[no-untyped-def]
+    """log(1 + x) without cancellation for small x (Kahan), of float64, where the logarithm is exact to rounding."""
+    u = 1.0 + x
+    return tl.where(u == 1.0, x, tl.log(u) * x / tl.where(u == 1.0, 1.0, u - 1.0))
+
+
+@triton.jit
+def _add_column(total, weights, column, count, n, m, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """``total`` and the products of ``count`` of m weights with a column of rows of n numbers, by block."""
+    for start in range(0, m, BLOCK):
+        j = start + tl.arange(0, BLOCK)
+        w = tl.load(weights + j, mask=j < count, other=0.0)
+        total += w * tl.load(column + j.to(tl.int64) * n, mask=j < count, other=0.0)
+    return total
+
+
+@triton.jit
+def _store_steps(steps, scale, innovation, count, gain):  # type: ignore[no-untyped-def]
+    tl.store(steps, scale)
+    tl.store(steps + 1, innovation)
+    tl.store(steps + 2, count)
+    tl.store(steps + 3, gain)
+
+
+@triton.jit
+def _add_at(pointer, value):  # type: ignore[no-untyped-def]
+    tl.store(pointer, tl.load(pointer) + value)
+
+
 @triton.jit(do_not_specialize=GROWING)
 def _scalars(  # type: ignore[no-untyped-def]
     arms, base, weights, rows, pending, mean, block_filled, at_arm, steps, n, m, k, capacity, slots,
@@ -138,10 +168,7 @@ def _scalars(  # type: ignore[no-untyped-def]
     else:
         prior_variance = tl.load(base + trial * n + arm)
         old = tl.load(block_filled + trial)
-        for start in range(0, m, BLOCK):
-            j = start + tl.arange(0, BLOCK)
-            w = tl.load(weights + trial * m + j, mask=j < old, other=0.0)
-            explained += w * tl.load(rows + (trial * capacity + j) * n + arm, mask=j < old, other=0.0)
+        explained = _add_column(explained, weights + trial * m, rows + trial * capacity * n + arm, old, n, m, BLOCK)
     prior_variance -= tl.sum(explained, axis=0)
     prior_variance = tl.where(prior_variance < 0.0, 0.0, prior_variance)
 
@@ -154,15 +181,9 @@ def _scalars(  # type: ignore[no-untyped-def]
         noise = noise / tl.where(taken, count, 1.0)
     scale = tl.where(taken, 1.0 / tl.sqrt(prior_variance + noise), 0.0)
     innovation = tl.where(taken, reward - tl.load(mean + trial * n + arm), 0.0) * scale
-    tl.store(steps + 4 * trial, scale)
-    tl.store(steps + 4 * trial + 1, innovation)
-    tl.store(steps + 4 * trial + 2, tl.where(taken, count, 0.0))
+    gain = 0.5 * _log_of_one_plus(tl.where(taken, prior_variance / noise, 0.0).to(tl.float64))
+    _store_steps(steps + 4 * trial, scale, innovation, tl.where(taken, count, 0.0), gain.to(dtype))
     tl.store(ok + trial, taken.to(tl.int8))
-    # log(1 + x) without cancellation for small x (Kahan). In float64, where the logarithm is exact to rounding.
-    x = tl.where(taken, prior_variance / noise, 0.0).to(tl.float64)
-    u = 1.0 + x
-    gain = 0.5 * tl.where(u == 1.0, x, tl.log(u) * x / tl.where(u == 1.0, 1.0, u - 1.0))
-    tl.store(steps + 4 * trial + 3, gain.to(dtype))
 
 
 @triton.jit
@@ -191,8 +212,7 @@ def _stream(  # type: ignore[no-untyped-def]
     b = program % blocks * BN + tl.arange(0, BN)
     inside = b < n
     total = tl.zeros((BJ, BN), dtype=mean.dtype.element_ty)
-    arm = tl.load(arms + trial)
-    arm = tl.minimum(tl.maximum(arm, 0), n - 1)
+    arm = tl.minimum(tl.maximum(tl.load(arms + trial), 0), n - 1)
     if DENSE:
         row = tl.load(base + (trial * n + arm) * n + b, mask=inside, other=0.0)
     else:
@@ -213,7 +233,5 @@ def _stream(  # type: ignore[no-untyped-def]
     if tl.sum((inside & ~finite).to(tl.int32), axis=0) > 0:
         tl.store(ok + trial, 0)
     if program % blocks == 0:
-        at = counted + trial * n + arm
-        tl.store(at, tl.load(at) + tl.load(steps + 4 * trial + 2))
-        gain = information_gain + trial
-        tl.store(gain, tl.load(gain) + tl.load(steps + 4 * trial + 3))
+        _add_at(counted + trial * n + arm, tl.load(steps + 4 * trial + 2))
+        _add_at(information_gain + trial, tl.load(steps + 4 * trial + 3))
