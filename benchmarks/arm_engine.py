@@ -22,11 +22,10 @@ from torch import Tensor
 from benchmarks.common import report
 from benchmarks.loop import additive, rounds, run_rounds, timed
 from benchmarks.stats import LEAST, copy_bandwidth, cpu_times, ratios
-from bo_robust.bandits import GPUCB, TGPUCB
+from bo_robust.bandits import GPUCB
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.confidence.base import EXPLORING
-from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.utils.covariance import Matern, SquaredExponential
 
 
@@ -130,38 +129,6 @@ def against_numpy() -> None:
     each = [seconds / 64 for seconds in batch]
     ratios(theirs, each).report("GP-UCB over a NumPy loop, each of 64 trials, d=5, T=1000", least=3.0)
     ratios(mine, each).report("GP-UCB, each of 64 trials over one trial, d=5, T=1000")
-
-
-def tgp_stream() -> None:
-    """TGP-UCB, 20 trials x 20,000 rounds x 100 arms, against the bare stream of rank-one updates of its covariances."""
-    horizon, trials, n = 20_000, 20, 100
-    kernel, _, f, _ = gp_problem(n, 1, 0.2, trials, 1, 1.0, grid=True)
-    noise = torch.from_numpy(np.random.default_rng(0).standard_t(3, (horizon, trials)))
-    algorithm = TGPUCB(FiniteWidth(n, 0.1, scale=EXPLORING), TGPTruncation(4.0, 1.0))
-    assert kernel.matrix is not None
-    C = kernel.matrix.expand(trials, n, n).clone()
-    row = 1e-6 * torch.randn(trials, n, 1, dtype=torch.float64)
-
-    def bare() -> None:
-        with torch.inference_mode():
-            for _ in range(horizon):
-                C.baddbmm_(row, row.mT, alpha=-1.0)
-
-    ours, stream = cpu_times(LEAST, lambda: run_rounds(algorithm, kernel, 1.0, f, noise), bare)
-    detail = {"us_per_round": round(statistics.median(ours) / horizon * 1e6, 1)}
-    name = "TGP-UCB, 20 trials, 100 arms, T=20000, over bare rank-one updates"
-    ratios(ours, stream).report(name, "ratio", detail, most=2.0)
-    early: list[float] = []
-    late: list[float] = []  # windows of 200 rounds, folds included
-    for _ in range(LEAST):
-        with torch.inference_mode():
-            state = algorithm.init(kernel, 1.0, trials)
-            run = rounds(algorithm, state, additive(f, noise), torch.zeros_like(noise))
-            seconds = [took for took, _ in timed(run)]
-        for times, window in ((early, seconds[:200]), (late, seconds[-200:])):
-            times.append(statistics.fmean(sorted(window)[10:-10]))
-    name = "TGP-UCB, 20 trials, 100 arms: the last rounds of 20000 over the first"
-    ratios(late, early).report(name, "ratio of trimmed means", most=1.2)
 
 
 def many_arms(

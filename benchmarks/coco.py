@@ -8,18 +8,14 @@ loops are Sobol's, the samplers choose their own. A run counts the targets f - f
 evaluated point reaches without noise. One JSON object a line; the folder ``exdata`` in ``FOLDER`` is COCO's own
 record, for ``python -m cocopp``. ``--methods`` runs some, in processes of their own if you like; once BoTorch's,
 Optuna's and one of ours are in ``FOLDER``, they are compared; without a name none is run, those there are compared.
-``--earlier`` takes the runs of methods that are not in ``FOLDER`` from what an earlier command printed.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import re
 import statistics
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -111,17 +107,6 @@ def targets_hit(folder: Path) -> dict[tuple[int, int], list[int]]:
     return found
 
 
-def targets_printed(file: Path) -> dict[str, dict[tuple[int, int], list[int]]]:
-    """Targets hit in each run that an earlier command printed, by method, then by function and dimension."""
-    found = defaultdict[str, dict[tuple[int, int], list[int]]](dict)
-    lines = (line for line in file.read_text().splitlines() if line.startswith('{"name"'))  # between them COCO speaks
-    for row in map(json.loads, lines):
-        if match := re.fullmatch(r"f(\d+) d=(\d+): (.+)", row["name"]):
-            function, d, name = match.groups()
-            found[name][int(function), int(d)] = row["detail"]["runs"]
-    return found
-
-
 def label(name: str) -> str:
     """Of a method, in COCO's record."""
     return name.replace(" ", "-")
@@ -157,16 +142,14 @@ def main() -> None:
         instances=15,
         functions=CAUCHY,
         methods=METHODS,
-        earlier=Path,
     )
-    hits: dict[str, dict[tuple[int, int], list[int]]] = targets_printed(given.earlier) if given.earlier else {}
     given.out.mkdir(parents=True, exist_ok=True)
     os.chdir(given.out)  # where COCO writes its folder exdata
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     report_environment()
     for name in given.methods:
         run(name, given)
-    hits |= {name: targets_hit(RECORD / label(name)) for name in METHODS if (RECORD / label(name)).exists()}
+    hits = {name: targets_hit(RECORD / label(name)) for name in METHODS if (RECORD / label(name)).exists()}
     asked = [(function, d) for function in given.functions for d in given.dimensions]
     whole = [name for name in hits if all(len(hits[name].get(at, [])) >= given.instances for at in asked)]
     ours_run = [name for name in OURS if name in whole]

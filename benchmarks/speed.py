@@ -37,7 +37,6 @@ PARTS: dict[str, Work] = {
     "imports": arm_engine.import_time,
     "numpy": arm_engine.against_numpy,
     "botorch": arm_engine.against_botorch,
-    "truncation": arm_engine.tgp_stream,
     "million": arm_engine.million_arms,
     "linear": bkb.linear,
     "dictionaries": bkb.small,
