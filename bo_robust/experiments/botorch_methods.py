@@ -156,7 +156,7 @@ class BoTorchLoop:
     def ask(self) -> Tensor:
         self._fit()
         first = self.method.first(self.model, self.problem.candidates)
-        return self._maximised() if first is None else first[0]
+        return self._maximized() if first is None else first[0]
 
     def recommend(self) -> Tensor:
         """The observed point of the best mean, of those that are ``recommendable`` where the model says so."""
@@ -179,7 +179,7 @@ class BoTorchLoop:
     def _seed(self) -> None:
         torch.manual_seed(zlib.crc32(repr((self.problem.name, self.seed, len(self.X))).encode()))
 
-    def _maximised(self) -> Tensor:
+    def _maximized(self) -> Tensor:
         self._seed()
         acquisition = qLogNoisyExpectedImprovement(self.model, self.X)
         if self.problem.candidates is None:

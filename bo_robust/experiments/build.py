@@ -139,8 +139,8 @@ def start_state(algorithm: ArmAlgorithm, problem: Problem, rounds: int | None = 
 
     ``rounds`` are the rounds to come, if known.
     """
-    known = problem.candidates if algorithm.over_candidates else None
-    kernels, prior_mean = (None, problem.prior_mean) if known is None else (known.kernels, known.prior_means)
+    priors = problem.candidates if algorithm.over_candidates else None
+    kernels, prior_mean = (None, problem.prior_mean) if priors is None else (priors.kernels, priors.prior_means)
     try:
         kernel = build_kernel(problem) if kernels is None else candidate_kernel([*kernels], problem.arms)
         return algorithm.init(kernel, problem.noise_var, problem.trials, prior_mean=prior_mean, rounds=rounds)

@@ -115,7 +115,7 @@ class Panel(Frozen):
 
     @validator(mode="after")
     def _consistent(self) -> Panel:
-        _check_known(kind_of(self.problem, f"`problem` of panel {self.name!r}"), "problem", self)
+        _check_name(kind_of(self.problem, f"`problem` of panel {self.name!r}"), "problem", self)
         if not self.methods:
             raise RunError(f"panel {self.name!r} has no methods; list at least one under `methods:`.")
         for label in self.labels:
@@ -125,7 +125,7 @@ class Panel(Frozen):
             if label not in self.labels:
                 raise RunError(f"panel {self.name!r} compares {quoted(label)}; {nearest(label, self.labels)}")
         for method in self.methods:
-            _check_known(method.name, "method", self)
+            _check_name(method.name, "method", self)
         self.runner.check(self)
         return self
 
@@ -178,7 +178,7 @@ SYNONYMS = {"repetitions": "trials", "algorithms": "methods", "rounds": "horizon
 SHARED_KEYS = [key for key in Panel.model_fields if key not in ("name", "problem")]
 
 
-def _check_known(name: str, role: str, panel: Panel) -> None:
+def _check_name(name: str, role: str, panel: Panel) -> None:
     """Raise ``RunError`` unless the problem or method of a name exists in the loop of the panel."""
     registries = {loop: getattr(LOOPS[loop], f"{role}s") for loop in LOOPS}
     if name in registries[panel.loop]:
@@ -219,8 +219,8 @@ def _in_words(error: ErrorDetails, data: Mapping[str, Any]) -> str:
             return f"`{key}:` is a key of a panel; write it there, under `panels:`."
         if len(path) > 1:  # of outliers
             model = OUTLIERS[str(path[-2])]
-        known = [*model.model_fields, *(SHARED_KEYS if model is RunConfig else ())]
-        return f"unknown key {key!r} in {where}; {nearest(SYNONYMS.get(key, key), known)}"
+        keys = [*model.model_fields, *(SHARED_KEYS if model is RunConfig else ())]
+        return f"unknown key {key!r} in {where}; {nearest(SYNONYMS.get(key, key), keys)}"
     message = (error["msg"][0].lower() + error["msg"][1:]).replace("dictionary", "mapping")  # as YAML calls it
     if error["type"] == "union_tag_invalid":
         message = f"unknown kind {quoted(error['ctx']['tag'])}; {nearest(error['ctx']['tag'], OUTLIERS)}"

@@ -106,10 +106,10 @@ def _run(job: Job, panel: Panel, setting: Setting) -> tuple[pd.DataFrame, dict[s
 def about(path: Path) -> dict[str, Any] | None:
     """What a job's file says of itself: ``digest``, ``job`` and ``metadata``; None if there is no complete one."""
     try:
-        known: dict[str, Any] = json.loads(pq.read_schema(path).metadata[b"PANDAS_ATTRS"])
+        attributes: dict[str, Any] = json.loads(pq.read_schema(path).metadata[b"PANDAS_ATTRS"])
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
         return None
-    return known
+    return attributes
 
 
 def read(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:

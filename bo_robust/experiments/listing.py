@@ -48,8 +48,8 @@ def settings_of(name: str) -> dict[str, list[str]]:
     """Lines about the entries of a name: by title, what it is and its settings with their defaults."""
     found = {title: of[name] for title, of in REGISTRIES.items() if name in of}
     if not found and name not in DATA_FILES:
-        known = {n for of in (*REGISTRIES.values(), DATA_FILES) for n in of}
-        raise RunError(f"nothing is called {quoted(name)}; {nearest(name, known)}")
+        names = {n for of in (*REGISTRIES.values(), DATA_FILES) for n in of}
+        raise RunError(f"nothing is called {quoted(name)}; {nearest(name, names)}")
     listed = {title: [_line(made), *_settings(made)] for title, made in found.items()}
     if name in DATA_FILES:
         listed["data sets"] = [f"{DATA_FILES[name].path}, made by `bo-robust prepare {name} DOWNLOAD` from"]

@@ -186,8 +186,8 @@ def _row(method: ConditionsMethod, now: Round, seed: int, last: bool) -> tuple[d
             wait_for(now.X)
             row["seconds"] = time.perf_counter() - began
     if method.bounds_regret:
-        with torch.no_grad():  # the search may have missed what is known
-            known = float(bound(now.designs.unsqueeze(-2)).max())
-            highest = max(float(bound(chosen[: problem.dim_x].unsqueeze(0))), known)
+        with torch.no_grad():  # the search may have missed an observed design
+            observed = float(bound(now.designs.unsqueeze(-2)).max())
+            highest = max(float(bound(chosen[: problem.dim_x].unsqueeze(0))), observed)
         row["regret_bound"] = float(bound.regret_bound(best, highest))
     return row, chosen

@@ -106,13 +106,13 @@ def _summary_there(folder: Path, digest: str) -> dict[str, Any] | None:
     summary = folder / "summary.json"
     try:
         found: dict[str, Any] | None = json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None
-        known = [about(path) for path in (folder / FOLDER).glob("*.parquet")]
-        foreign = folder.exists() and found is None and not known and any(p.name != FOLDER for p in folder.iterdir())
+        jobs = [about(path) for path in (folder / FOLDER).glob("*.parquet")]
+        foreign = folder.exists() and found is None and not jobs and any(p.name != FOLDER for p in folder.iterdir())
     except (OSError, ValueError) as error:
         raise RunError(f"{folder} cannot be used ({error}); choose another --out.") from None
     if foreign:
         raise RunError(f"{folder} holds other files; choose another --out.")
-    digests = {of["digest"] for of in known if of is not None}
+    digests = {of["digest"] for of in jobs if of is not None}
     if found is not None:
         digests.add(found.get("digest") if isinstance(found, dict) else None)
     if not digests <= {digest}:
@@ -199,7 +199,7 @@ def _progress(paths: Sequence[Path], console: Console) -> Iterator[None]:
 
 
 def _finish(
-    config: RunConfig, folder: Path, jobs: Sequence[Job], known: dict[str, Any], console: Console
+    config: RunConfig, folder: Path, jobs: Sequence[Job], of_run: dict[str, Any], console: Console
 ) -> dict[str, Any]:
     """Join what the jobs left, write the results, print the tables, and delete the files of the jobs."""
     from bo_robust.experiments.plots import draw_panel, file_name  # matplotlib takes a second to import
@@ -208,13 +208,13 @@ def _finish(
     of_methods: dict[str, dict[str, dict[str, Any]]] = {}
     for i, panel in enumerate(config.panels):
         of_methods[panel.name] = {}
-        notes = {key: of for key, of in known["settings"][panel.name].items() if key == "notes"}
+        notes = {key: of for key, of in of_run["settings"][panel.name].items() if key == "notes"}
         for j, label in enumerate(panel.labels):
             left = [read(job.path(folder)) for job in jobs if (job.panel, job.method) == (i, j)]
             frames += [frame for frame, _ in left]
             of_methods[panel.name][label] = panel.runner.join([of for _, of in left]) | notes
     traces = pd.concat(frames, ignore_index=True).astype({"panel": "category", "method": "category"})
-    summary = summarise(config, traces, of_methods) | known | {"config": config.model_dump(mode="json")}
+    summary = summarise(config, traces, of_methods) | of_run | {"config": config.model_dump(mode="json")}
     print_report(summary, console)
     files = {"traces.parquet": traces.to_parquet(compression="zstd")}
     for i, panel in enumerate(config.panels):

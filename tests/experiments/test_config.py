@@ -1,5 +1,4 @@
 import json
-import math
 import re
 from pathlib import Path
 
@@ -93,16 +92,10 @@ BAD = [
     (["methods", 0, "name"], "mc-var", "'mc-var' is for `loop: environment`, this is `loop: arms`"),
     (["panels", 0, "problem"], {"name": "gp_draw"}, "has no `kind`; write kind: 'gp_draw'"),
     *((["trials"], n, f"panel 'p': trials: input should be a valid integer, got {n!r}") for n in ("a", True)),
-    (["delta"], 1.5, "panel 'p': delta: input should be less than 1, got 1.5"),
-    (["seed"], 2**63, "panel 'p': seed: input should be less than 9223372036854775808"),
-    (["dtype"], "float16", "dtype: input should be 'float64' or 'float32'"),
-    *((["noise_var"], v, "panel 'p': noise_var: input should be ") for v in (-0.1, math.inf, 10**400)),
     *((["name"], name, "becomes a folder") for name in ("", ".hidden", "a/b", "a\nb")),
-    (["name"], 5, "the run: name: input should be a valid string, got 5"),
     ([7], 3, "7: keys should be strings, got 7"),
     (["panels", 0], 3, "panels.0: input should be a valid mapping"),
     (["panels", 0, "problem"], "gp_draw", "panel 'p': problem: input should be a valid mapping, got 'gp_draw'"),
-    (["panels", 0, "problem"], {"kind": ["f"]}, "kind of `problem` of panel 'p' must be text"),
     (["methods"], [], "has no methods"),
     (["methods", 1, "label"], "A", "two methods labelled 'A'"),
     (["panels"], [], "has no panels"),
@@ -110,7 +103,6 @@ BAD = [
     (["panels", 0], {"problem": {"kind": "gp_draw"}}, "name: field required"),
     (["panels", 0, "problem"], {"num_arms": 3}, "`problem` of panel 'p' has no `kind`"),
     (["compare"], [["A", "Z"]], "compares 'Z'"),
-    (["compare"], [["A"]], "compare.0: list should have at least 2 items"),
 ]
 
 
@@ -121,19 +113,12 @@ BAD_OF_A_LOOP = [
     (environment, {"panels": [{"name": "B", "problem": {"kind": "gp_draw"}}]}, "problem 'gp_draw' is for `loop: arms`"),
     (environment, {"methods": ["gp-ucb"]}, "'gp-ucb' is for `loop: arms`, this is `loop: environment`"),
     (environment, {"methods": [{"name": "rho-kg-apx", "fantasy": 3}]}, "did you mean 'fantasies'"),
-    (environment, {"methods": [{"name": "random", "restarts": 3}]}, "panel 'B': method 'random' has no 'restarts'"),
     (environment, {"methods": [{"name": "rho-kg-apx", "fantasies": 0}]}, "fantasies must be a whole number >= 1"),
-    (environment, {"methods": [{"name": "mc-var", "samples": 1.5}]}, "samples of method 'mc-var' must be a whole num"),
-    (environment, {"panels": [{"name": "B", "problem": {"kind": "brannin"}}]}, "did you mean 'branin'"),
     (environment, {"initial": 0}, "initial of panel 'B' must be at least 1 point"),
     (botorch, {"methods": ["RobustGp"]}, "panel 'B': unknown method 'RobustGp'; did you mean 'RobustGP'"),
-    (botorch, {"methods": [{"name": "RobustGP", "replicate": True}]}, "did you mean 'replicates'"),
     (botorch, {"delta": 0.1}, "`delta:` of panel 'B' is for `loop: arms` only"),
     (botorch, {"outliers": {"kind": "shfit", "share": 0.1}}, "panel 'B': outliers: .* 'shfit'; did you mean 'shift'"),
-    (botorch, {"outliers": {"kind": "shift", "share": 1.5}}, "outliers.shift.share: input should be less than 1"),
     (botorch, {"outliers": {"kind": "cauchy", "share": 0.1, "size": 3}}, "key 'outliers.cauchy.size' in panel 'B'"),
-    (botorch, {"outliers": {"share": 0.1}}, "panel 'B': outliers: unable to extract tag using discriminator 'kind'"),
-    (botorch, {"outliers": "shift"}, "panel 'B': outliers: input should be a valid mapping"),
     (botorch, {"initial": 9}, "initial must be below the horizon"),
 ]
 
@@ -251,20 +236,12 @@ def test_the_shipped_configurations_load_by_name(tmp_path, monkeypatch):
 SCHEDULES = [
     ({"name": "gp-ucb", "width": {"kind": "finit"}}, "did you mean 'finite'"),
     ({"name": "gp-ucb", "width": {"kind": "compact"}}, "needs 'dim'"),
-    ({"name": "gp-ucb", "width": {"kind": ["f"]}}, "'GP-UCB' of panel 'p': the kind of width must be text"),
     ({"name": "gp-ucb", "margin": 0.1}, "panel 'p': method 'gp-ucb' has no 'margin'"),
-    ({"name": "ei", "width": {"kind": "finite"}}, "panel 'p': method 'ei' has no 'width'; it has no options"),
-    ({"name": "bkb", "oversampling": 0.5}, "must be a finite number >= 1"),
     ({"name": "bkb", "epsilon": 0.5, "oversampling": 5.0}, "in place of oversampling"),
     ({"name": "gp-ucb", "epsilon": 0.5}, "panel 'p': method 'gp-ucb' has no 'epsilon'"),
-    ({"name": "bbkb", "oversampling": 5.0, "batch_constant": -1.0}, "batch_constant"),
     ({"name": "bbkb"}, "panel 'p': method 'bbkb' needs 'oversampling' and 'batch_constant', which must be given"),
     ({"name": "bbkb", "epsilon": 0.5}, "method 'bbkb' needs 'batch_constant', which"),
     ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "moment_bound": -2.0, "alpha": 1.0}}, "moment_bound"),
-    (
-        {"name": "gp-ucb", "width": {"kind": "constant", "value": True}},
-        "value of width 'constant' must be a number",
-    ),
 ]
 
 
@@ -303,13 +280,9 @@ def on(problem):
 RKHS = {"kind": "rkhs_function", "num_arms": 10}
 PARAMETERS = [
     ({"kind": "gp_drew"}, "did you mean 'gp_draw'"),
-    ({"kind": "gp_draw", "num_arm": 3}, "panel 'p': .*did you mean 'num_arms'"),
-    (RKHS | {"positive": "no"}, "panel 'p': positive of problem 'rkhs_function' must be true or false, got 'no'"),
     (RKHS | {"num_arms": 0}, "panel 'p': num_arms must be at least 1"),
     ({"kind": "hard_instance", "alpha": 1e-9}, "panel 'p': a parameter is too large or too small"),
-    (RKHS | {"noise": "gaussian"}, "noise of problem 'rkhs_function' must be a mapping or empty, got 'gaussian'"),
     ({**RKHS, "noise": {"kind": "studentt"}}, "panel 'p': .*did you mean 'student_t'"),
-    ({"kind": "gp_draw", "seed": 3}, "panel 'p': problem 'gp_draw' has no 'seed'"),
     ({"kind": "branin", "z": "neither"}, "'discrete' or 'continuous'"),
 ]
 
@@ -361,17 +334,6 @@ def test_resolved_states_class_kind_and_constants(device):
     assert found["width"] == {"kind": "randomised", "scale": 5.0**-0.5, "num_arms": 20}
     assert used(name="pi", margin=0.2)[1] == {"class": "ProbabilityOfImprovement", "margin": 0.2}
     assert used(name="random")[1] == {"class": "RandomArm"}
-
-
-def test_errors_repeat_little_of_a_long_value(tmp_path):
-    """Those of --set, and names, which stand in other errors; other values are below."""
-    long = "x" * 5000
-    for path in (["panels", 0, "name"], ["methods", 0, "label"]):
-        with pytest.raises(RunError, match="should have at most 100 characters"):
-            parse(change(base(), path, "x" * 101))
-    for text in (f"{long}", f"panels.0.{long}.y=1", f"{long}=[", f"panels=[{long}]"):
-        with pytest.raises(RunError, match=r"^.{1,1000}$"):
-            load_config(write(tmp_path, base()), [text])
 
 
 VALUES = {

@@ -153,10 +153,10 @@ class Problem(Movable):
     @property
     def prior_mean(self) -> Tensor | None:
         """Prior mean of the right candidate in every trial, ``s x n``. None is zero."""
-        known = self.candidates
-        if known is None or known.prior_means is None or known.true is None:
+        priors = self.candidates
+        if priors is None or priors.prior_means is None or priors.true is None:
             return None
-        return known.prior_means[list(known.true)]
+        return priors.prior_means[list(priors.true)]
 
     @property
     def trials(self) -> int:

@@ -58,16 +58,16 @@ class DesignProblem:
 class Bumps:
     """A sum of Gaussian bumps over the unit cube, with the interface of BoTorch's test functions."""
 
-    def __init__(self, sd: float, centres: list[tuple[float, ...]], heights: list[float]) -> None:
+    def __init__(self, sd: float, centers: list[tuple[float, ...]], heights: list[float]) -> None:
         self._sd, self._heights = sd, torch.tensor(heights, dtype=torch.float64)
-        self._centres = torch.tensor(centres, dtype=torch.float64)
-        self.dim = len(centres[0])
+        self._centers = torch.tensor(centers, dtype=torch.float64)
+        self.dim = len(centers[0])
         self.bounds = torch.tensor([[0.0], [1.0]]).expand(2, self.dim)
-        self.optimizers = self._centres[:1]  # the first is the highest, and the others are far away
+        self.optimizers = self._centers[:1]  # the first is the highest, and the others are far away
         self.optimal_value = float(self(self.optimizers))
 
     def __call__(self, X: Tensor) -> Tensor:
-        square = (X.double().unsqueeze(-2) - self._centres).square().sum(-1)
+        square = (X.double().unsqueeze(-2) - self._centers).square().sum(-1)
         return (-0.5 * square / self._sd**2).exp() @ self._heights
 
 
@@ -75,7 +75,7 @@ class Needle(Bumps):
     """One bump in the middle of a round plateau of half its height."""
 
     def __call__(self, X: Tensor) -> Tensor:
-        distance = (X.double() - self._centres[0]).norm(dim=-1)
+        distance = (X.double() - self._centers[0]).norm(dim=-1)
         plateau: Tensor = 0.5 * ((0.35 - distance) / 0.03).sigmoid()
         return super().__call__(X) + plateau
 
@@ -120,15 +120,15 @@ class Function:
 
         sample = SobolEngine(f.dim, scramble=True, seed=0).draw(SOBOL_POINTS, dtype=torch.float64)
         of_sample = scaled(f(unnormalize(sample, bounds)))
-        centre, scale = of_sample.mean(), of_sample.std()
+        center, scale = of_sample.mean(), of_sample.std()
 
         def value(X: Tensor) -> Tensor:
-            return (scaled(f(unnormalize(X, bounds))) - centre) / scale
+            return (scaled(f(unnormalize(X, bounds))) - center) / scale
 
         def read(x: Tensor, uniform: float, normal: float) -> float:
             return float(value(x.unsqueeze(0)) + noise_sd * normal)
 
-        best = float((scaled(torch.as_tensor(f.optimal_value, dtype=torch.float64)) - centre) / scale)
+        best = float((scaled(torch.as_tensor(f.optimal_value, dtype=torch.float64)) - center) / scale)
         notes = f"{name} over the unit cube, in its standard deviations; noise of {noise_sd:g}."
         return DesignProblem(name, f.dim, None, value, best, read, notes)
 
@@ -162,7 +162,7 @@ class OwnTable:
         return _problem_of_table(Path(self.file).stem, table, self.target, self.maximize)
 
 
-def _problem_of_table(name: str, table: Table, target: str, maximise: bool) -> DesignProblem:
+def _problem_of_table(name: str, table: Table, target: str, maximize: bool) -> DesignProblem:
     """Designs are the distinct rows of parameters; a reading is that of one of the rows with this design."""
     columns = [column_of(column, [table], Said()) for column in table.names if column != target]
     readings = column_of(target, [table], Said())
@@ -174,24 +174,24 @@ def _problem_of_table(name: str, table: Table, target: str, maximise: bool) -> D
         raise TableError(f"{table.path} has {len(points)} designs; there is nothing to choose from.")
     low, high = points.min(0), points.max(0)
     candidates = torch.from_numpy((points - low) / np.where(high > low, high - low, 1.0))
-    signed = np.array(readings.codes(table)) * (1.0 if maximise else -1.0)
+    signed = np.array(readings.codes(table)) * (1.0 if maximize else -1.0)
     groups = [signed[design.reshape(-1) == i] for i in range(len(points))]
     means = np.array([group.mean() for group in groups])
-    centre, scale = means.mean(), means.std(ddof=1)
+    center, scale = means.mean(), means.std(ddof=1)
     if not scale > 0.0:
         raise TableError(f"{table.path}: all designs have the same {target}.")
-    values = torch.from_numpy((means - centre) / scale)
+    values = torch.from_numpy((means - center) / scale)
 
     def place(X: Tensor) -> Tensor:
         return (X.unsqueeze(-2) - candidates).square().sum(-1).argmin(-1)
 
     def read(x: Tensor, uniform: float, normal: float) -> float:
         replicates = groups[int(place(x.unsqueeze(0)))]
-        return float((replicates[int(uniform * len(replicates))] - centre) / scale)
+        return float((replicates[int(uniform * len(replicates))] - center) / scale)
 
     notes = f"{table.path.name}: {len(points)} designs; one standard deviation of {target} is {scale:.3g}."
     best, d = float(values.max()), candidates.shape[-1]
-    return DesignProblem(name, d, candidates, lambda X: values[place(X)], best, read, notes, float(centre / scale))
+    return DesignProblem(name, d, candidates, lambda X: values[place(X)], best, read, notes, float(center / scale))
 
 
 def _encoded(column: Column, table: Table) -> np.ndarray:

@@ -44,11 +44,11 @@ class Ball(OverArms):
         reach = max(1, round(self.epsilon / float(X[1, 0] - X[0, 0])))
         offsets = torch.arange(-reach, reach + 1)
         place = (torch.arange(len(X)).unsqueeze(1) + offsets).clamp(0, len(X) - 1).flatten()
-        known = inner.candidates
-        if known is not None:
-            kernels = None if known.kernels is None else known.kernels[:, place][:, :, place]
-            means = None if known.prior_means is None else known.prior_means[:, place]
-            known = dataclasses.replace(known, kernels=kernels, prior_means=means)
+        priors = inner.candidates
+        if priors is not None:
+            kernels = None if priors.kernels is None else priors.kernels[:, place][:, :, place]
+            means = None if priors.prior_means is None else priors.prior_means[:, place]
+            priors = dataclasses.replace(priors, kernels=kernels, prior_means=means)
         return dataclasses.replace(
             inner,
             name="ball",
@@ -56,7 +56,7 @@ class Ball(OverArms):
             kernel=inner.kernel[..., place, :][..., place],
             arms=X[place],
             arm_names=(),
-            candidates=known,
+            candidates=priors,
             num_conditions=len(offsets),
             functional=WorstCase(),
             notes=f"{inner.notes} A design is used within {self.epsilon:g} of it; regret is of its worst there.",
@@ -88,7 +88,7 @@ class Conditions(OverArms):
         assert candidates.kernels is not None
         kernel, noise_var = candidates.kernels[(len(self.lengthscales) - 1) // 2], inner.noise_var
         notes = f"{inner.notes} On {self.designs} designs; regret is of the value at risk at {inner.alpha:g}."
-        known: dict[str, Any] = {"arms": X, "norm_bound": self.norm_bound, "noise_scale": noise_var**0.5}
-        known |= {"num_conditions": len(z), "probabilities": tuple(p.tolist()), "functional": inner.alpha}
-        known |= {"candidates": candidates, "notes": notes}
-        return Problem("conditions", trials.share(inner.f(X)), kernel, Gaussian(noise_var), noise_var, **known)
+        constants: dict[str, Any] = {"arms": X, "norm_bound": self.norm_bound, "noise_scale": noise_var**0.5}
+        constants |= {"num_conditions": len(z), "probabilities": tuple(p.tolist()), "functional": inner.alpha}
+        constants |= {"candidates": candidates, "notes": notes}
+        return Problem("conditions", trials.share(inner.f(X)), kernel, Gaussian(noise_var), noise_var, **constants)

@@ -113,6 +113,6 @@ def _row_problem(
         "bound is known."
     )
     v = float(np.square(history - mean).max()) + noise_var
-    known: dict[str, Any] = {"moment_bound": v, "alpha": 1.0, "noise_scale": rewards.noise_scale, "notes": notes}
+    constants: dict[str, Any] = {"moment_bound": v, "alpha": 1.0, "noise_scale": rewards.noise_scale, "notes": notes}
     f = torch.from_numpy(later[rows] - mean)
-    return Problem(name, f, kernel, rewards, noise_var, arm_names=arm_names, **known)
+    return Problem(name, f, kernel, rewards, noise_var, arm_names=arm_names, **constants)

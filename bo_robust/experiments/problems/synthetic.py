@@ -55,8 +55,8 @@ class RKHSFunction(OverArms):
             "B = 1 bounds max|f| as in the paper's experiments; the RKHS norms of these trials "
             f"are {norms.min():.3g} to {norms.max():.3g}, and the theorems need a B of at least that."
         )
-        known: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": 1.0, "notes": notes}
-        return Problem("rkhs_function", means, covariance, **known | rewards)
+        constants: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": 1.0, "notes": notes}
+        return Problem("rkhs_function", means, covariance, **constants | rewards)
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ class GPDraw(OverArms):
             f"{sup:.3g}, which holds in a trial with probability >= {1 - SUP_DELTA:g}."
         )
         design = max(1, round(self.design_share * self.num_arms))
-        known: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "design_arms": design, "notes": notes}
-        return Problem("gp_draw", means, covariance, **known | rewards)
+        constants: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "design_arms": design, "notes": notes}
+        return Problem("gp_draw", means, covariance, **constants | rewards)
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ class SpikedFunction(OverArms):
             "level of v = 1."
         )
         means, rewards = trials.share((f - f.min()) / (f.max() - f.min())), OnePointSpikes(points, self.magnitude)
-        known: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": 1.0, "notes": notes}
-        known |= {"moment_bound": 1.0 + self.magnitude**2, "alpha": 1.0, "noise_scale": self.magnitude}
-        return Problem("spiked_function", means, covariance, rewards, **known)
+        constants: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": 1.0, "notes": notes}
+        constants |= {"moment_bound": 1.0 + self.magnitude**2, "alpha": 1.0, "noise_scale": self.magnitude}
+        return Problem("spiked_function", means, covariance, rewards, **constants)
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ class ManyArms(OverArms):
             f"B = max|f| = 1; the RKHS norms of these trials are {norms.min():.3g} to {norms.max():.3g}, and the "
             "theorems need a B of at least that."
         )
-        known: dict[str, Any] = {"noise_var": self.noise_var, "arms": arms, "norm_bound": 1.0, "notes": notes}
-        return Problem("many_arms", means, covariance, **known | rewards)
+        constants: dict[str, Any] = {"noise_var": self.noise_var, "arms": arms, "norm_bound": 1.0, "notes": notes}
+        return Problem("many_arms", means, covariance, **constants | rewards)
 
 
 @dataclass(frozen=True)
@@ -239,9 +239,9 @@ class HardInstance(OverArms):
             "on the scale of f."
         )
         f, scale = torch.from_numpy(bumps[places]), 0.5 * rewards.value
-        known: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": norm, "noise_scale": scale}
-        known |= {"moment_bound": self.v, "alpha": self.alpha, "notes": notes}
-        return Problem("hard_instance", f, covariance, rewards, **known)
+        constants: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": norm, "noise_scale": scale}
+        constants |= {"moment_bound": self.v, "alpha": self.alpha, "notes": notes}
+        return Problem("hard_instance", f, covariance, rewards, **constants)
 
 
 def spectral_density(covariance: SquaredExponential, frequency: np.ndarray) -> np.ndarray:

@@ -212,5 +212,5 @@ class Abalone(OverArms):
             "is not the RKHS norm of f, which is far larger. All trials share one f: a standard error over trials "
             "covers redrawn noise, not other data."
         )
-        known: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": 1.0, "notes": notes}
-        return Problem("abalone", means, covariance, **known | rewards)
+        constants: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": 1.0, "notes": notes}
+        return Problem("abalone", means, covariance, **constants | rewards)

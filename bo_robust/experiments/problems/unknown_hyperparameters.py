@@ -145,8 +145,8 @@ def _problem(
         "sqrt(f^T (K + lambda I)^-1 f), which is at most the RKHS norm of f, is "
         f"{_listed(norms, '.3g')} under the candidates."
     )
-    known: dict[str, Any] = {"arms": X, "norm_bound": B, "noise_scale": R, "candidates": candidates, "notes": notes}
-    return Problem(name, f, K[guess], Gaussian(R**2), R**2, **known)
+    constants: dict[str, Any] = {"arms": X, "norm_bound": B, "noise_scale": R, "candidates": candidates, "notes": notes}
+    return Problem(name, f, K[guess], Gaussian(R**2), R**2, **constants)
 
 
 def _listed(numbers: Sequence[float], form: str = "g") -> str:
@@ -227,5 +227,5 @@ class UnknownMean(OverArms):
             f"R = {R:g}, lambda = R^2: the Bayesian width holds. Algorithms without candidates are given "
             "u of every trial. A draw has no finite RKHS norm on the line, so no B."
         )
-        known: dict[str, Any] = {"arms": X, "noise_scale": R, "candidates": candidates, "notes": notes}
-        return Problem("unknown_mean", torch.stack(f), K, Gaussian(R**2), R**2, **known)
+        constants: dict[str, Any] = {"arms": X, "noise_scale": R, "candidates": candidates, "notes": notes}
+        return Problem("unknown_mean", torch.stack(f), K, Gaussian(R**2), R**2, **constants)

@@ -47,7 +47,7 @@ class Portfolio(OverConditions):
             f"seed {Z_SEED} on [0, 1]^2 (the paper says only uniform on 100), and noise_var = 0.01 taken to be in "
             "(% a year)^2. The best x found is on the edge of the box, at (0, 1, 0.589) with VaR 17.77."
         )
-        known: dict[str, Any] = {
+        constants: dict[str, Any] = {
             "noise_var": 0.01,
             "alpha": 0.2,
             "initial": 20,
@@ -55,7 +55,9 @@ class Portfolio(OverConditions):
             "search_tol": 1e-4,
         }
         f, environment = _return(self.data_dir, device), FiniteEnvironment(points)
-        return ConditionsProblem("portfolio", f, environment, box.repeat(1, 3), box.repeat(1, 2), **known, notes=notes)
+        return ConditionsProblem(
+            "portfolio", f, environment, box.repeat(1, 3), box.repeat(1, 2), **constants, notes=notes
+        )
 
 
 def _return(data_dir: Path | str | None, device: torch.device | str) -> Callable[[Tensor], Tensor]:

@@ -49,14 +49,16 @@ class RobotPushing(OverConditions):
         )
         x_bounds = torch.tensor([[-5.0, -5.0, 1.0], [5.0, 5.0, 30.0]], device=device, dtype=torch.float64)
         z_bounds = torch.tensor([[-1.0, -1.0], [1.0, 1.0]], device=device, dtype=torch.float64)
-        known: dict[str, Any] = {
+        constants: dict[str, Any] = {
             "noise_var": 0.01,
             "alpha": 0.1,
             "initial": 30,
             "search_points": 256,
             "search_tol": 0.01,
         }
-        return ConditionsProblem("robot_pushing", f, bell(points, 0.0, 0.4), x_bounds, z_bounds, **known, notes=notes)
+        return ConditionsProblem(
+            "robot_pushing", f, bell(points, 0.0, 0.4), x_bounds, z_bounds, **constants, notes=notes
+        )
 
 
 def push(r_x: float, r_y: float, t: float, box2d: ModuleType | None = None) -> tuple[float, float]:
