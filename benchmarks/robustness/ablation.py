@@ -33,7 +33,7 @@ from bo_robust import RobustGP
 from bo_robust.experiments.botorch_methods import Robust
 from bo_robust.experiments.build import build_problem
 from bo_robust.experiments.config import Panel
-from bo_robust.experiments.loop_botorch import run_trial
+from bo_robust.experiments.loop_botorch import DesignsLoop
 from bo_robust.models import outlier_detection, robust_gp
 from bo_robust.utils.random import stream
 
@@ -137,7 +137,7 @@ def regrets(regime: str) -> np.ndarray:
         panel = Panel.model_validate(given)
         problem = build_problem(panel, range(1), None, torch.device("cpu"))
         for trial in range(len(SEEDS)):
-            rows = run_trial(problem, Robust(replicates=True), panel, trial)
+            rows = DesignsLoop().run_trial(problem, Robust(replicates=True), panel, trial)
             found.append(math.log10(max(rows["regret"][-1], LEAST_REGRET)))
     return np.array(found)
 

@@ -65,7 +65,35 @@ class DesignsLoop(TrialLoop):
         return problem
 
     def run_trial(self, problem: DesignProblem, method: Any, panel: Panel, trial: int) -> dict[str, list[Any]]:
-        return run_trial(problem, method, panel, trial)
+        """Run one trial of one method; trial i of seed s has the random numbers of trial 0 of seed s + i.
+
+        Row t, from 1 to ``horizon``, is that of an evaluation. Columns, all but ``x`` in standard deviations of f:
+
+        - ``x``: the point, as a list in the unit cube; ``y``: the reading there; ``outlier``: whether it is wrong;
+        - ``flagged``: whether the reading is flagged as an outlier at the end;
+        - ``regret``: simple regret, without noise, of what is recommended after the evaluation. NaN within the initial
+          design;
+        - ``warned``: whether the model warned after the evaluation that outliers are many.
+        """
+        initial, seed = initial_size(panel, problem), panel.seed + trial
+        draws = draw(problem.name, panel.outliers, seed, panel.horizon)
+        design = problem.initial_design(initial, seed)
+        loop = method.begin(problem, seed, draws.outlier)
+        rows: list[dict[str, Any]] = []
+        for t in range(panel.horizon):
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                x = design[t] if t < initial else problem.nearest(loop.ask())
+                y = problem.center + draws.reading(problem, x, t)
+                loop.tell(x, y)
+                regret, last = math.nan, t + 1 == panel.horizon
+                if last or (t + 1 >= initial and (t + 1) % method.every == 0):
+                    value = problem.value(problem.nearest(loop.recommend()).unsqueeze(0))
+                    regret = max(problem.best - float(value), 0.0)
+            warned = any(MANY_OUTLIERS.search(str(warning.message)) for warning in said)
+            rows.append({"round": t + 1, "x": x.tolist(), "y": y, "regret": regret, "warned": warned})
+        of_end = {"outlier": draws.outlier.tolist(), "flagged": loop.flagged().tolist()}
+        return {key: [row[key] for row in rows] for key in rows[0]} | of_end
 
     def of_problem(self, panel: Panel, problem: DesignProblem, device: torch.device) -> dict[str, Any]:
         if device.type != "cpu":
@@ -111,38 +139,6 @@ class DesignsLoop(TrialLoop):
             band(axes[0], at + 1, mean_interval(values), label, look)
             band(axes[1], at + 1, mean_interval(log_regret(values), CONFIDENCE), label, look)
         axes[0].set_ylim(bottom=0.0)
-
-
-def run_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) -> dict[str, list[Any]]:
-    """Run one trial of one method; trial i of seed s has the random numbers of trial 0 of seed s + i.
-
-    Row t, from 1 to ``horizon``, is that of an evaluation. Columns, all but ``x`` in standard deviations of f:
-
-    - ``x``: the point, as a list in the unit cube; ``y``: the reading there; ``outlier``: whether it is wrong;
-    - ``flagged``: whether the reading is flagged as an outlier at the end;
-    - ``regret``: simple regret, without noise, of what is recommended after the evaluation. NaN within the initial
-      design;
-    - ``warned``: whether the model warned after the evaluation that outliers are many.
-    """
-    initial, seed = initial_size(panel, problem), panel.seed + trial
-    draws = draw(problem.name, panel.outliers, seed, panel.horizon)
-    design = problem.initial_design(initial, seed)
-    loop = method.begin(problem, seed, draws.outlier)
-    rows: list[dict[str, Any]] = []
-    for t in range(panel.horizon):
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            x = design[t] if t < initial else problem.nearest(loop.ask())
-            y = problem.center + draws.reading(problem, x, t)
-            loop.tell(x, y)
-            regret, last = math.nan, t + 1 == panel.horizon
-            if last or (t + 1 >= initial and (t + 1) % method.every == 0):
-                value = problem.value(problem.nearest(loop.recommend()).unsqueeze(0))
-                regret = max(problem.best - float(value), 0.0)
-        warned = any(MANY_OUTLIERS.search(str(warning.message)) for warning in said)
-        rows.append({"round": t + 1, "x": x.tolist(), "y": y, "regret": regret, "warned": warned})
-    of_end = {"outlier": draws.outlier.tolist(), "flagged": loop.flagged().tolist()}
-    return {key: [row[key] for row in rows] for key in rows[0]} | of_end
 
 
 def initial_size(panel: Panel, problem: DesignProblem) -> int:

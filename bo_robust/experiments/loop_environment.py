@@ -68,8 +68,45 @@ class EnvironmentLoop(TrialLoop):
         problem: ConditionsProblem = kind.make(device)
         return problem
 
-    def run_trial(self, problem: ConditionsProblem, method: Any, panel: Panel, trial: int) -> dict[str, list[Any]]:
-        return run_trial(problem, method, panel, trial)
+    def run_trial(
+        self, problem: ConditionsProblem, method: ConditionsMethod, panel: Panel, trial: int
+    ) -> dict[str, list[Any]]:
+        """Run one trial of one method.
+
+        Row r, from 0 to ``horizon``, holds what is known after r rounds and what is chosen next. Columns:
+
+        - ``recommended``: argmax VaR(mu) over the designs observed so far, as a list; ``regret``: its regret;
+        - ``interval``: VaR(u) - VaR(l) there; ``regret_bound``: max_x VaR(u) - VaR(l) there, an upper bound on its
+          regret while l <= f <= u, NaN for methods that do not find the maximum;
+        - ``point``: the point chosen next, as a list; ``y``: the observation there;
+        - ``seconds``: time to choose the point, without the fit;
+        - ``fit_ok``: whether the fit succeeded, True in rounds without one.
+        """
+        n = problem.initial if panel.initial is None else panel.initial
+        X = initial_pairs(problem, n, panel.seed, trial)
+        # All noise of the trial at once, so that every method meets the same.
+        noise = torch.from_numpy(stream(panel.seed, "noise", trial).standard_normal(n + panel.horizon)).to(X)
+        noise = math.sqrt(problem.noise_var) * noise
+        Y = problem.f(X) + noise[:n]
+        seeds = stream(panel.seed, "method", trial).integers(2**62, size=panel.horizon + 1).tolist()
+        gp = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1))
+
+        @functools.cache
+        def regret_of(x: tuple[float, ...]) -> float:
+            return float(regret(problem, problem.x_bounds.new_tensor(x)))
+
+        rows: list[dict[str, Any]] = []
+        for r in range(panel.horizon + 1):
+            last, fit_ok = r == panel.horizon, r % panel.refit_every != 0 or gp.fit(X, Y)
+            row, chosen = _row(method, Round(problem, gp, X, Y, r + 1), seeds[r], last)
+            row |= {"regret": regret_of((*row["recommended"],)), "fit_ok": fit_ok}
+            if not last:
+                y = problem.f(chosen.unsqueeze(0)) + noise[n + r]
+                row |= {"point": chosen.tolist(), "y": float(y)}
+                X, Y = torch.cat([X, chosen.unsqueeze(0)]), torch.cat([Y, y])
+            rows.append({"round": r, **row})
+        columns = ("round", "regret", "recommended", "interval", "regret_bound", "seconds", "y", "point", "fit_ok")
+        return {key: [row[key] for row in rows] for key in columns}
 
     def metadata(self, problem: ConditionsProblem) -> dict[str, Any]:
         best = optimum(problem)
@@ -129,45 +166,6 @@ def initial_pairs(problem: ConditionsProblem, n: int, seed: int, trial: int) -> 
     points = problem.points
     z = unnormalize(v, problem.z_bounds) if points is None else points[(v[:, 0] * len(points)).long()]
     return torch.cat([unnormalize(u, problem.x_bounds), z], -1)
-
-
-def run_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel, trial: int) -> dict[str, list[Any]]:
-    """Run one trial of one method.
-
-    Row r, from 0 to ``horizon``, holds what is known after r rounds and what is chosen next. Columns:
-
-    - ``recommended``: argmax VaR(mu) over the designs observed so far, as a list; ``regret``: its regret;
-    - ``interval``: VaR(u) - VaR(l) there; ``regret_bound``: max_x VaR(u) - VaR(l) there, an upper bound on its regret
-      while l <= f <= u, NaN for methods that do not find the maximum;
-    - ``point``: the point chosen next, as a list; ``y``: the observation there;
-    - ``seconds``: time to choose the point, without the fit;
-    - ``fit_ok``: whether the fit succeeded, True in rounds without one.
-    """
-    n = problem.initial if panel.initial is None else panel.initial
-    X = initial_pairs(problem, n, panel.seed, trial)
-    # All noise of the trial at once, so that every method meets the same.
-    noise = torch.from_numpy(stream(panel.seed, "noise", trial).standard_normal(n + panel.horizon)).to(X)
-    noise = math.sqrt(problem.noise_var) * noise
-    Y = problem.f(X) + noise[:n]
-    seeds = stream(panel.seed, "method", trial).integers(2**62, size=panel.horizon + 1).tolist()
-    gp = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1))
-
-    @functools.cache
-    def regret_of(x: tuple[float, ...]) -> float:
-        return float(regret(problem, problem.x_bounds.new_tensor(x)))
-
-    rows: list[dict[str, Any]] = []
-    for r in range(panel.horizon + 1):
-        last, fit_ok = r == panel.horizon, r % panel.refit_every != 0 or gp.fit(X, Y)
-        row, chosen = _row(method, Round(problem, gp, X, Y, r + 1), seeds[r], last)
-        row |= {"regret": regret_of((*row["recommended"],)), "fit_ok": fit_ok}
-        if not last:
-            y = problem.f(chosen.unsqueeze(0)) + noise[n + r]
-            row |= {"point": chosen.tolist(), "y": float(y)}
-            X, Y = torch.cat([X, chosen.unsqueeze(0)]), torch.cat([Y, y])
-        rows.append({"round": r, **row})
-    columns = ("round", "regret", "recommended", "interval", "regret_bound", "seconds", "y", "point", "fit_ok")
-    return {key: [row[key] for row in rows] for key in columns}
 
 
 def _row(method: ConditionsMethod, now: Round, seed: int, last: bool) -> tuple[dict[str, Any], Tensor]:

@@ -17,7 +17,7 @@ from benchmarks.robustness.summary import PLAIN, REGIMES, SETTINGS
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.botorch_methods import BOTORCH_METHODS
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_botorch import run_trial
+from bo_robust.experiments.loop_botorch import DesignsLoop
 from bo_robust.experiments.problems import make_design_problem
 
 BRANIN = {"kind": "function", "function": "branin"}
@@ -37,7 +37,7 @@ def run(label):
     panel = {"name": "p", "problem": BRANIN, "outliers": REGIMES["10% 10sd bad"], "horizon": 9}
     made = parse({"loop": "botorch", "panels": [{**panel, "methods": [method]}]}).panels[0]
     problem = make_design_problem("function", function="branin")
-    rows = run_trial(problem, made.build_method(made.methods[0]), made, 1)
+    rows = DesignsLoop().run_trial(problem, made.build_method(made.methods[0]), made, 1)
     return rows, np.array(rows["y"]) - problem.value(torch.tensor(rows["x"], dtype=torch.float64)).numpy()
 
 

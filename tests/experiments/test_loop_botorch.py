@@ -12,7 +12,7 @@ from bo_robust.experiments import run as runs
 from bo_robust.experiments.botorch_methods import BOTORCH_METHODS, winsorised
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.loop_botorch import DesignsLoop, run_trial
+from bo_robust.experiments.loop_botorch import DesignsLoop
 from bo_robust.experiments.problems import make_design_problem
 
 BRANIN = make_design_problem("function", function="branin")
@@ -26,7 +26,7 @@ def data(methods=("SingleTaskGP",), **over):
 
 def run(method, trial=1, **over):
     panel = parse(data([method], **over)).panels[0]
-    return run_trial(BRANIN, panel.build_method(panel.methods[0]), panel, trial)
+    return DesignsLoop().run_trial(BRANIN, panel.build_method(panel.methods[0]), panel, trial)
 
 
 def errors(rows):
@@ -88,7 +88,7 @@ def test_a_replicate_is_measured_in_place_of_the_acquisition(monkeypatch):
 def test_a_design_of_a_table_is_measured_once():
     panel = parse(data(panels=[{"name": "t", "problem": {"kind": "laboratory"}}], horizon=14)).panels[0]
     problem = make_design_problem("laboratory")
-    rows = run_trial(problem, panel.build_method(panel.methods[0]), panel, 0)
+    rows = DesignsLoop().run_trial(problem, panel.build_method(panel.methods[0]), panel, 0)
     assert len({tuple(x) for x in rows["x"]}) == 14
     assert {tuple(x) for x in rows["x"]} <= {tuple(x) for x in problem.candidates.tolist()}
 

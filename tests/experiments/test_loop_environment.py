@@ -6,7 +6,7 @@ import torch
 
 from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_environment import initial_pairs, run_trial
+from bo_robust.experiments.loop_environment import EnvironmentLoop, initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.experiments.problems.conditions.base import regret
 
@@ -22,7 +22,7 @@ def panel(method, **over):
 
 def run(method, trial=0, problem=None, **over):
     p = panel(method, **over)
-    return run_trial(problem or BRANIN, p.build_method(p.methods[0]), p, trial)
+    return EnvironmentLoop().run_trial(problem or BRANIN, p.build_method(p.methods[0]), p, trial)
 
 
 def test_rows(device):
