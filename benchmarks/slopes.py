@@ -118,7 +118,7 @@ def contaminated_data(n: int, seed: int) -> tuple[Tensor, Tensor]:
     problem = make_design_problem("function", function="hartmann6")
     X = SobolEngine(problem.d, scramble=True, seed=seed).draw(n, dtype=torch.float64)
     draws = draw(problem.name, Shift(kind="shift", share=0.1, size=10.0, side="good"), seed, n)
-    return X, torch.tensor([[draws.reading(problem, x, t)] for t, x in enumerate(X)], dtype=torch.float64)
+    return X, torch.tensor([[draws.observation(problem, x, t)] for t, x in enumerate(X)], dtype=torch.float64)
 
 
 def arms(name: str, n: int, horizon: int) -> Measured:

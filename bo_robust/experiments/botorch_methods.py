@@ -27,7 +27,7 @@ from bo_robust.models import RobustGP, suggest_replicates
 
 
 class Loop(Protocol):
-    """What is run; points are ``d``, in the unit cube. ``flagged`` says which readings are outliers, ``n`` bool."""
+    """What is run; points are ``d``, in the unit cube. ``flagged`` says which observations are outliers, ``n`` bool."""
 
     def ask(self) -> Tensor: ...
 
@@ -47,20 +47,20 @@ class BoTorchMethod(ABC):
 
     @abstractmethod
     def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
-        """The fitted model of points ``n x d`` and readings ``n x 1``, given which are outliers (``n`` bool)."""
+        """The fitted model of points ``n x d`` and observations ``n x 1``, given which are outliers (``n`` bool)."""
 
     def first(self, model: Any, candidates: Tensor | None) -> Tensor | None:
         """A point ``1 x d`` to measure before the acquisition is maximised, if there is one."""
         return None
 
     def begin(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
-        """The loop before any reading; ``outliers`` says which will be wrong."""
+        """The loop before any observation; ``outliers`` says which will be wrong."""
         return BoTorchLoop(problem, seed, outliers, self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plain(BoTorchMethod):
-    """SingleTaskGP of BoTorch, which takes every reading for right."""
+    """SingleTaskGP of BoTorch, which takes every observation for right."""
 
     def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
         return fitted(SingleTaskGP(X, Y))
@@ -68,7 +68,7 @@ class Plain(BoTorchMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class Known(BoTorchMethod):
-    """SingleTaskGP of the inliers only: it knows which readings are wrong, and bounds what can be gained."""
+    """SingleTaskGP of the inliers only: it knows which observations are wrong, and bounds what can be gained."""
 
     def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
         kept = ~outliers if (~outliers).sum() >= 2 else torch.ones_like(outliers)
@@ -90,7 +90,7 @@ class Robust(BoTorchMethod):
     Args:
         outlier_share: As of "robust" in :data:`bo_robust.methods.METHODS`.
         outlier_density: As there.
-        outcome_scale: "auto", or None to model the readings as they are.
+        outcome_scale: "auto", or None to model the observations as they are.
         replicates: Measure what ``suggest_replicates`` asks for before the acquisition is maximised.
     """
 

@@ -75,7 +75,7 @@ class Panel(Frozen):
     noise_var: float | None = Field(None, gt=0.0)  # lambda of the posterior; by default the problem's
     dtype: Literal["float64", "float32"] = "float64"
 
-    # Over designs only. Which readings are wrong, by default none
+    # Over designs only. Which observations are wrong, by default none
     outliers: Outliers | None = None
 
     # Over (x, z) only. Rounds between fits of the hyperparameters

@@ -1,7 +1,7 @@
 """BoTorch's loop over designs: fit a model, choose by it, observe, recommend; and what is shown of it.
 
-All methods of a trial start from the same design and get the same noise and the same wrong readings, by the number of
-the evaluation. They use the same random numbers too: models that predict the same choose the same.
+All methods of a trial start from the same design and get the same noise and the same wrong observations, by the number
+of the evaluation. They use the same random numbers too: models that predict the same choose the same.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class DesignsLoop(TrialLoop):
     legend = (
         "simple regret: f at its best less f at the recommendation after the last evaluation, in sd of f, mean ± "
         "standard error over trials; log10 regret: mean and 70 % confidence interval. found: share of the wrong "
-        "readings that are flagged as outliers at the end; false: share of the right ones. sec.: time a trial."
+        "observations that are flagged as outliers at the end; false: share of the right ones. sec.: time a trial."
     )
 
     def check(self, panel: Panel) -> None:
@@ -69,8 +69,8 @@ class DesignsLoop(TrialLoop):
 
         Row t, from 1 to ``horizon``, is that of an evaluation. Columns, all but ``x`` in standard deviations of f:
 
-        - ``x``: the point, as a list in the unit cube; ``y``: the reading there; ``outlier``: whether it is wrong;
-        - ``flagged``: whether the reading is flagged as an outlier at the end;
+        - ``x``: the point, as a list in the unit cube; ``y``: the observation there; ``outlier``: whether it is wrong;
+        - ``flagged``: whether the observation is flagged as an outlier at the end;
         - ``regret``: simple regret, without noise, of what is recommended after the evaluation. NaN within the initial
           design;
         - ``warned``: whether the model warned after the evaluation that outliers are many.
@@ -84,7 +84,7 @@ class DesignsLoop(TrialLoop):
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 x = design[t] if t < initial else problem.nearest(loop.ask())
-                y = problem.center + draws.reading(problem, x, t)
+                y = problem.center + draws.observation(problem, x, t)
                 loop.tell(x, y)
                 regret, last = math.nan, t + 1 == panel.horizon
                 if last or (t + 1 >= initial and (t + 1) % method.every == 0):
@@ -109,8 +109,8 @@ class DesignsLoop(TrialLoop):
     def summary(self, panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: Metadata) -> Summary:
         """Numbers after the last evaluation: ``final`` is the simple regret of every trial.
 
-        ``found`` is the share of the outliers that are flagged, ``false_alarms`` that of the other readings. None where
-        there are no such readings.
+        ``found`` is the share of the outliers that are flagged, ``false_alarms`` that of the other observations; None
+        without such observations.
         """
         methods: dict[str, Any] = {}
         measures: dict[str, dict[str, np.ndarray]] = {"simple_regret": {}, "log10_regret": {}}

@@ -1,4 +1,4 @@
-"""Wrong readings: which evaluations they hit, and by how much.
+"""Wrong observations: which evaluations they hit, and by how much.
 
 What happens depends on the number of the evaluation only, so that it is the same for every method.
 """
@@ -28,15 +28,15 @@ class Draws:
 
     uniform: np.ndarray  # Which replicate of a table is read
     normal: np.ndarray  # Standard Gaussian noise
-    shift: np.ndarray  # Added to the reading, in sd of f
-    stuck: np.ndarray  # Shown instead of the reading; NaN where it is not
-    outlier: np.ndarray  # Whether the reading is one. Of Student-t noise: beyond one sd of f
+    shift: np.ndarray  # Added to the observation, in sd of f
+    stuck: np.ndarray  # Shown instead of the observation; NaN where it is not
+    outlier: np.ndarray  # Whether the observation is one. Of Student-t noise: beyond one sd of f
 
-    def reading(self, problem: DesignProblem, x: Tensor, t: int) -> float:
+    def observation(self, problem: DesignProblem, x: Tensor, t: int) -> float:
         """What is observed in evaluation ``t`` (from 0) at a point."""
         if math.isfinite(self.stuck[t]):
             return float(self.stuck[t])
-        return float(problem.read(x, self.uniform[t], self.normal[t]) + self.shift[t])
+        return float(problem.observe(x, self.uniform[t], self.normal[t]) + self.shift[t])
 
 
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -54,21 +54,21 @@ class Kind(Frozen, ABC):
 
     @abstractmethod
     def applied(self, draws: Draws, hit: np.ndarray, wild: np.ndarray, level: Callable[[], float]) -> Draws:
-        """Readings without outliers, with those of this kind.
+        """Draws without outliers, with those of this kind.
 
-        ``hit`` says by uniform numbers which readings are wrong, ``wild`` by how much. ``level`` is a constant of the
-        trial within :data:`DEAD_RANGE`.
+        ``hit`` says by uniform numbers which observations are wrong, ``wild`` by how much. ``level`` is a constant of
+        the trial within :data:`DEAD_RANGE`.
         """
 
 
 class SomeWrong(Kind):
-    """Base of the kinds with a ``share`` of wrong readings."""
+    """Base of the kinds with a ``share`` of wrong observations."""
 
     share: Share
 
     @abstractmethod
     def shift(self, wild: np.ndarray) -> np.ndarray:
-        """What a wrong reading is off by."""
+        """What a wrong observation is off by."""
 
     def applied(self, draws: Draws, hit: np.ndarray, wild: np.ndarray, level: Callable[[], float]) -> Draws:
         outlier = hit < self.share
@@ -76,7 +76,7 @@ class SomeWrong(Kind):
 
 
 class Shift(SomeWrong):
-    """A ``share`` of the readings are wrong by ``size``: too good, too bad, or on either side."""
+    """A ``share`` of the observations are wrong by ``size``: too good, too bad, or on either side."""
 
     kind: Literal["shift"]
     size: InSd = 10.0
@@ -88,7 +88,7 @@ class Shift(SomeWrong):
 
 
 class Cauchy(SomeWrong):
-    """A ``share`` of the readings have Cauchy noise of this ``scale``."""
+    """A ``share`` of the observations have Cauchy noise of this ``scale``."""
 
     kind: Literal["cauchy"]
     scale: InSd = 1.0
@@ -98,7 +98,7 @@ class Cauchy(SomeWrong):
 
 
 class StudentT(Kind):
-    """All readings have Student-t noise of 2 degrees of freedom and this ``scale`` instead of Gaussian noise."""
+    """All observations have Student-t noise of 2 degrees of freedom and this ``scale`` instead of Gaussian noise."""
 
     kind: Literal["student_t"]
     scale: InSd = 0.3  # then 8 % of it lies beyond one sd of f
@@ -109,7 +109,7 @@ class StudentT(Kind):
 
 
 class DeadSensor(Kind):
-    """A ``share`` of the readings show one constant."""
+    """A ``share`` of the observations show one constant."""
 
     kind: Literal["dead_sensor"]
     share: Share

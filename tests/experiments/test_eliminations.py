@@ -146,10 +146,7 @@ def test_constants_reach_test_and_width(device):
     [
         ({"problem": "gp_draw"}, "chooses among candidate priors and problem 'gp_draw' has none; .*unknown_m"),
         ({"methods": [{"name": "a-gp-ucb"}]}, "method 'a-gp-ucb' needs 'lengthscales', which must be given"),
-        ({"methods": [{"name": "gp-ucb", "noise_scale": 0.1}]}, "method 'gp-ucb' has no 'noise_scale'"),
-        ({"methods": [{"name": "he-gp-ucb", "noise_scale": -1.0}]}, "noise_scale must be"),
         ({"initial": 40}, "initial must be below the horizon"),
-        ({"initial": -1}, "panel 'p': initial: input should be greater than or equal to 0"),
     ],
 )
 def test_mistakes_are_named(device, changes, message):

@@ -33,7 +33,7 @@ def test_other_kinds_have_their_laws():
     assert np.isnan(dead.stuck[~dead.outlier]).all()
     problem = make_design_problem("function", function="branin")
     t = int(np.flatnonzero(dead.outlier)[0])
-    assert dead.reading(problem, torch.zeros(2).double(), t) == stuck[0]
+    assert dead.observation(problem, torch.zeros(2).double(), t) == stuck[0]
     assert not none.outlier.any()
     assert not none.shift.any()
     assert none.normal.std() == pytest.approx(1.0, abs=0.02)

@@ -1,4 +1,4 @@
-"""Problems over designs: test functions over the unit cube and tables of readings, all maximised.
+"""Problems over designs: test functions over the unit cube and tables of observations, all maximised.
 
 Rewards are in standard deviations of f: over the cube, or over the rows of a table.
 """
@@ -37,9 +37,10 @@ class DesignProblem:
     candidates: Tensor | None  # the points that can be measured, ``m x d``; None: all of the cube
     value: Callable[[Tensor], Tensor]  # f at points ``n x d``, ``n``: no noise, centred, in its standard deviations
     best: float  # the largest f
-    read: Callable[[Tensor, float, float], float]  # a reading at a point ``d`` from a uniform and a normal number
+    # An observation at a point ``d`` from a uniform and a normal number
+    observe: Callable[[Tensor, float, float], float]
     notes: str  # what the problem is, shown with the results
-    center: float = 0.0  # the mean of f; models observe ``center`` + reading, positive if f is
+    center: float = 0.0  # the mean of f; models observe ``center`` + observation, positive if f is
 
     def initial_design(self, n: int, seed: int) -> Tensor:
         """The first ``n`` points, ``n x d``: Sobol's, or rows of the table."""
@@ -96,7 +97,7 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
     "levy4": lambda: Levy(4, negate=True),
     "bump1": lambda: Bumps(0.07, [(0.62,)], [1.0]),
 }
-# Laboratory campaigns, and whether a large reading is good.
+# Laboratory campaigns, and whether a large observation is good.
 LAB = {"alkox": True, "suzuki": True, "fullerenes": True, "photo_wf3": False, "benzylation": False}
 
 
@@ -125,12 +126,12 @@ class Function:
         def value(X: Tensor) -> Tensor:
             return (scaled(f(unnormalize(X, bounds))) - center) / scale
 
-        def read(x: Tensor, uniform: float, normal: float) -> float:
+        def observe(x: Tensor, uniform: float, normal: float) -> float:
             return float(value(x.unsqueeze(0)) + noise_sd * normal)
 
         best = float((scaled(torch.as_tensor(f.optimal_value, dtype=torch.float64)) - center) / scale)
         notes = f"{name} over the unit cube, in its standard deviations; noise of {noise_sd:g}."
-        return DesignProblem(name, f.dim, None, value, best, read, notes)
+        return DesignProblem(name, f.dim, None, value, best, observe, notes)
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class OwnTable:
     """Your own table, a CSV file: one row is one experiment, and equal designs are replicates."""
 
     file: str  # Its path, from the working directory
-    target: str  # The column of readings; all other columns are parameters, numbers or categories
+    target: str  # The column of observations; all other columns are parameters, numbers or categories
     maximize: bool = True
 
     def make(self) -> DesignProblem:
@@ -163,10 +164,10 @@ class OwnTable:
 
 
 def _problem_of_table(name: str, table: Table, target: str, maximize: bool) -> DesignProblem:
-    """Designs are the distinct rows of parameters; a reading is that of one of the rows with this design."""
+    """Designs are the distinct rows of parameters; an observation is that of one of the rows with this design."""
     columns = [column_of(column, [table], Said()) for column in table.names if column != target]
-    readings = column_of(target, [table], Said())
-    if readings.categories:
+    observations = column_of(target, [table], Said())
+    if observations.categories:
         raise TableError(f"{table.path}: column {target!r} holds no numbers.")
     encoded = np.concatenate([_encoded(column, table) for column in columns], 1)
     points, design = np.unique(encoded, axis=0, return_inverse=True)
@@ -174,7 +175,7 @@ def _problem_of_table(name: str, table: Table, target: str, maximize: bool) -> D
         raise TableError(f"{table.path} has {len(points)} designs; there is nothing to choose from.")
     low, high = points.min(0), points.max(0)
     candidates = torch.from_numpy((points - low) / np.where(high > low, high - low, 1.0))
-    signed = np.array(readings.codes(table)) * (1.0 if maximize else -1.0)
+    signed = np.array(observations.codes(table)) * (1.0 if maximize else -1.0)
     groups = [signed[design.reshape(-1) == i] for i in range(len(points))]
     means = np.array([group.mean() for group in groups])
     center, scale = means.mean(), means.std(ddof=1)
@@ -185,13 +186,13 @@ def _problem_of_table(name: str, table: Table, target: str, maximize: bool) -> D
     def place(X: Tensor) -> Tensor:
         return (X.unsqueeze(-2) - candidates).square().sum(-1).argmin(-1)
 
-    def read(x: Tensor, uniform: float, normal: float) -> float:
+    def observe(x: Tensor, uniform: float, normal: float) -> float:
         replicates = groups[int(place(x.unsqueeze(0)))]
         return float((replicates[int(uniform * len(replicates))] - center) / scale)
 
     notes = f"{table.path.name}: {len(points)} designs; one standard deviation of {target} is {scale:.3g}."
     best, d = float(values.max()), candidates.shape[-1]
-    return DesignProblem(name, d, candidates, lambda X: values[place(X)], best, read, notes, float(center / scale))
+    return DesignProblem(name, d, candidates, lambda X: values[place(X)], best, observe, notes, float(center / scale))
 
 
 def _encoded(column: Column, table: Table) -> np.ndarray:

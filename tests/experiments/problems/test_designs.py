@@ -23,7 +23,7 @@ def test_functions_are_in_standard_deviations_and_have_their_best_value(name):
     optimum = problem.value((at.double() - bounds[0]) / (bounds[1] - bounds[0]))
     assert optimum.numpy() == pytest.approx(problem.best, abs=1e-4)
     assert values.max() <= problem.best
-    assert problem.read(sample[0], 0.5, 2.0) == pytest.approx(float(values[0]) + 0.2)
+    assert problem.observe(sample[0], 0.5, 2.0) == pytest.approx(float(values[0]) + 0.2)
 
 
 @pytest.mark.parametrize("name", list(LAB))
@@ -32,7 +32,7 @@ def test_tables_are_read_row_by_row(name, request):
     values = problem.value(problem.candidates)
     assert values.std().item() == pytest.approx(1.0)
     assert values.max().item() == problem.best
-    readings = [problem.read(problem.candidates[0], u, 9.0) for u in np.linspace(0, 0.999, 60)]
+    readings = [problem.observe(problem.candidates[0], u, 9.0) for u in np.linspace(0, 0.999, 60)]
     assert np.mean(sorted(set(readings))) == pytest.approx(values[0].item())
     assert len({tuple(x) for x in problem.initial_design(8, 0).tolist()}) == 8
     assert torch.equal(problem.nearest(problem.candidates[3] + 1e-6), problem.candidates[3])
@@ -50,7 +50,7 @@ def test_your_own_table(tmp_path):
     assert problem.candidates.tolist() == [[0.0, 0.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.0]]  # categories: blue, red
     assert problem.value(problem.candidates).tolist() == [1.0, -1.0, 0.0]
     first = problem.candidates[0]
-    assert [problem.read(first, u, 0.0) for u in (0.2, 0.7)] == pytest.approx([4 / 3, 2 / 3])
+    assert [problem.observe(first, u, 0.0) for u in (0.2, 0.7)] == pytest.approx([4 / 3, 2 / 3])
     assert problem.best == 1.0
 
 
