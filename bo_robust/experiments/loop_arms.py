@@ -121,23 +121,23 @@ class ArmsLoop(Loop):
     def summary(self, panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: Metadata) -> Summary:
         methods: dict[str, Any] = {}
         measures: dict[str, dict[str, np.ndarray]] = {"average_regret": {}, "simple_regret": {}, "best_queried": {}}
-        for label, of in rows.items():
-            by_trial = of.groupby("trial", sort=True)
+        for label, frame in rows.items():
+            by_trial = frame.groupby("trial", sort=True)
             measures["best_queried"][label] = by_trial["regret"].min().to_numpy()
             measures["average_regret"][label] = by_trial["regret"].mean().to_numpy()
             measures["simple_regret"][label] = by_trial["simple_regret"].last().to_numpy()
-            with_width = bool(of["width"].notna().any())
-            failed = of.loc[~of["ok"], ["trial", "round"]].sort_values(["round", "trial"])
+            with_width = bool(frame["width"].notna().any())
+            failed = frame.loc[~frame["ok"], ["trial", "round"]].sort_values(["round", "trial"])
             methods[label] = {
                 **{measure: mean_and_error(values[label]) for measure, values in measures.items()},
-                "coverage": float(of["coverage"].mean()) if with_width else None,
+                "coverage": float(frame["coverage"].mean()) if with_width else None,
                 "final_coverage": float(by_trial["coverage"].last().mean()) if with_width else None,
-                "mean_width": float(of["width"].mean()) if with_width else None,
-                "truncated": float(of["truncated"].mean()),
+                "mean_width": float(frame["width"].mean()) if with_width else None,
+                "truncated": float(frame["truncated"].mean()),
                 "failed_pulls": len(failed),
                 "first_failed": failed.iloc[0].tolist() if len(failed) else None,
                 "seconds": metadata[label]["seconds"],
-                "dictionary": _dictionary(of),
+                "dictionary": _dictionary(frame),
                 "eliminations": eliminations.summarise(metadata[label]["eliminations"], panel.trials),
             }
         average, algorithms = measures["average_regret"], {of.label: ALGORITHMS[of.name] for of in panel.methods}
@@ -199,12 +199,12 @@ def _final_level(truncation: Truncation | None, horizon: int, state: State) -> f
     return None if math.isinf(mean) else mean
 
 
-def _dictionary(of: pd.DataFrame) -> list[float] | None:
+def _dictionary(frame: pd.DataFrame) -> list[float] | None:
     """Mean size at the end, and mean over all rounds of the size over the effective dimension; None without one."""
-    if "dictionary_size" not in of or bool(of["dictionary_size"].isna().all()):
+    if "dictionary_size" not in frame or bool(frame["dictionary_size"].isna().all()):
         return None
-    last = of[of["round"] == of["round"].max()]
-    ratio = of["dictionary_size"] / of["effective_dimension"]
+    last = frame[frame["round"] == frame["round"].max()]
+    ratio = frame["dictionary_size"] / frame["effective_dimension"]
     return [float(last["dictionary_size"].mean()), float(ratio.mean())]
 
 

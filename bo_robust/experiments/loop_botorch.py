@@ -114,10 +114,10 @@ class DesignsLoop(TrialLoop):
         """
         methods: dict[str, Any] = {}
         measures: dict[str, dict[str, np.ndarray]] = {"simple_regret": {}, "log10_regret": {}}
-        for label, of in rows.items():
-            final = of.groupby("trial", sort=True)["regret"].last().to_numpy()
+        for label, frame in rows.items():
+            final = frame.groupby("trial", sort=True)["regret"].last().to_numpy()
             measures["simple_regret"][label], measures["log10_regret"][label] = final, log_regret(final)
-            flagged, outlier = of["flagged"].to_numpy(dtype=bool), of["outlier"].to_numpy(dtype=bool)
+            flagged, outlier = frame["flagged"].to_numpy(dtype=bool), frame["outlier"].to_numpy(dtype=bool)
             methods[label] = {
                 "simple_regret": mean_and_error(final),
                 **log_mean(final),

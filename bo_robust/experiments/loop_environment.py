@@ -122,17 +122,17 @@ class EnvironmentLoop(TrialLoop):
         held, None where a method has none.
         """
         methods: dict[str, Any] = {}
-        for label, of in rows.items():
-            final, bound = of.groupby("trial", sort=True)[["regret", "regret_bound"]].nth(-1).T.to_numpy()
-            bounds = bool(of["regret_bound"].notna().any())
+        for label, frame in rows.items():
+            final, bound = frame.groupby("trial", sort=True)[["regret", "regret_bound"]].nth(-1).T.to_numpy()
+            bounds = bool(frame["regret_bound"].notna().any())
             methods[label] = {
                 **log_mean(final),
                 "median_regret": float(np.median(final)),
                 "final": log_regret(final).tolist(),
-                "seconds": float(of["seconds"].median()),
+                "seconds": float(frame["seconds"].median()),
                 "regret_bound": float(np.median(bound)) if bounds else None,
-                "regret_bound_held": float((of["regret_bound"] >= of["regret"]).mean()) if bounds else None,
-                "failed_fits": int((~of["fit_ok"]).sum()),
+                "regret_bound_held": float((frame["regret_bound"] >= frame["regret"]).mean()) if bounds else None,
+                "failed_fits": int((~frame["fit_ok"]).sum()),
             }
         measures = {"log10_regret": {label: np.array(numbers["final"]) for label, numbers in methods.items()}}
         return Summary(methods, measures, {"optimum": metadata[panel.labels[0]]["optimum"]})
