@@ -6,8 +6,6 @@ import argparse
 import json
 import os
 import platform
-import shutil
-import subprocess
 import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -17,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from bo_robust.experiments.machine import commit, processor
 
 __all__ = ["ROOT", "environment", "options", "report", "report_environment"]
 
@@ -100,29 +100,19 @@ def report_environment(**more: Any) -> None:
 
 def environment() -> dict[str, Any]:
     """Machine, versions, date and command of this run."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    git = subprocess.run(command, capture_output=True, text=True, check=False).stdout if shutil.which("git") else ""
     return {
         "command": " ".join(["python", "-m", *_module(), *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "versions": {name: metadata.version(name) for name in ("torch", "botorch", "gpytorch", "numpy")},
-        "git": git.strip() or None,
+        "git": commit(),
     }
 
 
 def _module() -> list[str]:
     spec = sys.modules["__main__"].__spec__
     return [spec.name.removesuffix(".__main__")] if spec else [sys.argv[0]]
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()

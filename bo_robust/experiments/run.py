@@ -6,18 +6,13 @@ every finished job (:mod:`bo_robust.experiments.jobs`). Jobs run in this process
 
 import hashlib
 import json
-import os
-import platform
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from importlib import metadata
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +22,11 @@ from joblib import Parallel, delayed, parallel_config
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-import bo_robust
 from bo_robust.experiments.build import fastest_device, find_device
 from bo_robust.experiments.config import Panel, RunConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, read, run_job, write
+from bo_robust.experiments.machine import environment
 from bo_robust.experiments.problems.data import data_folder
 from bo_robust.experiments.report import print_report
 from bo_robust.experiments.summary import summarise
@@ -42,7 +37,6 @@ OTHER_RUN = (
     "{} holds results of another configuration, --device or --trials-per-job; choose another --out, or delete that "
     "folder."
 )
-LIBRARIES = ("torch", "botorch", "gpytorch", "linear_operator", "numpy", "scipy")
 
 
 def start(
@@ -230,40 +224,3 @@ def _finish(
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
     console.print(f"Results in {folder}: {', '.join(files)}", markup=False, soft_wrap=True)
     return summary
-
-
-def environment(device: str) -> dict[str, Any]:
-    """What results may depend on besides the configuration: versions, machine, commit, and the date."""
-    versions = {"bo_robust": bo_robust.__version__, "python": platform.python_version()}
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
-        "commit": _commit(),
-        "versions": versions | {name: metadata.version(name) for name in LIBRARIES},
-        "machine": {
-            "platform": platform.platform(),
-            "processor": _processor(),
-            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-            "threads": torch.get_num_threads(),
-            "device": torch.cuda.get_device_name(torch.device(device)) if device.startswith("cuda") else device,
-        },
-    }
-
-
-def _processor() -> str:
-    """The model of the CPU. On Linux ``platform.processor()`` is empty or the architecture only."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or platform.machine()
-
-
-def _commit() -> str | None:
-    root = Path(bo_robust.__file__).resolve().parents[1]
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", os.fspath(root), "describe", "--always", "--dirty"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
