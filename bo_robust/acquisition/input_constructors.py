@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.input_constructors import ACQF_INPUT_CONSTRUCTOR_REGISTRY, acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
@@ -19,6 +18,7 @@ from bo_robust.models.training_data import from_spec
 from bo_robust.risk_measures.environments import Environment, FiniteEnvironment
 from bo_robust.risk_measures.functionals import Functional, WorstCase
 from bo_robust.utils.specs import quoted
+from bo_robust.utils.upstream import register_input_constructor
 
 
 def construct_inputs_gp_ucb(
@@ -141,5 +141,4 @@ CONSTRUCTORS: dict[type[AcquisitionFunction], Callable[..., dict[str, Any]]] = {
     StableOpt: construct_inputs_stable_opt,
 }
 for acquisition, constructor in CONSTRUCTORS.items():
-    if acquisition not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:  # registering twice, as on a reload, is an error
-        acqf_input_constructor(acquisition)(constructor)
+    register_input_constructor(acquisition, constructor)

@@ -48,6 +48,7 @@ from bo_robust.models import BKBModel, RobustGP, suggest_replicates
 from bo_robust.models.reward_units import rescaling_unit
 from bo_robust.models.training_data import recommendable
 from bo_robust.utils.input_checks import check_count
+from bo_robust.utils.upstream import ax_objectives, ax_parts
 
 __all__ = [
     "RobustAcquisition",
@@ -154,13 +155,13 @@ class RobustAcquisition(Acquisition):
         self, observed: Tensor | None, pending: Tensor | None, fixed: Mapping[int, float], held_only: bool
     ) -> Tensor | None:
         """The best replication candidate of an objective, ``1 x d``, in the search space and not on its way already."""
-        for model, weight in _sided(self._model, self._objective_weights):
+        for model, weight in _sided(*ax_objectives(self)):
             X = model.train_X_all
             points = suggest_replicates(model, len(X), X, maximize=weight > 0.0, held_only=held_only)
             for x in X[:0] if points is None else points.unsqueeze(1):
                 obeys = all(abs(float(x[0, i]) - value) <= ROUNDING for i, value in fixed.items())
                 if obeys and _holds(observed, x) and not _holds(pending, x):
-                    return x.to(self._objective_weights)
+                    return x.to(ax_objectives(self)[1])
         return None
 
     def _with_condition(self, x: Tensor, digest: Any, fixed: Mapping[int, float]) -> Tensor:
@@ -286,7 +287,7 @@ def complete_observed(client: Client, trial_index: int, conditions: Mapping[str,
         conditions: Observed value of every parameter of the environment; others raise ``ValueError``.
         raw_data: As in ``Client.complete_trial``.
     """
-    experiment, strategy = _parts(client)
+    experiment, strategy = ax_parts(client)
     (*_, node) = strategy.nodes_by_name.values()
     options = node.generator_specs[0].generator_kwargs.get("botorch_acqf_options", {})
     if "environment" not in options:
@@ -373,14 +374,9 @@ def held_trials(client: Client) -> list[int]:
     return sorted(trials)
 
 
-def _parts(client: Client) -> tuple[Experiment, GenerationStrategy]:
-    """The experiment and the strategy of a client. Ax has no public name for them."""
-    return client._experiment, client._generation_strategy
-
-
 def _fitted(client: Client) -> tuple[Experiment, GenerationNode, Any]:
     """The experiment, the node of the method, and the adapter with its fitted models."""
-    experiment, strategy = _parts(client)
+    experiment, strategy = ax_parts(client)
     *_, node = strategy.nodes_by_name.values()
     if node.generator_specs[0].generator_kwargs.get("acquisition_class") is not RobustAcquisition:
         raise ValueError("this is for experiments whose generation strategy is generation_strategy(...) of bo_robust.")

@@ -21,6 +21,7 @@ from botorch.models.transforms.input import Normalize
 from torch import Tensor
 
 from bo_robust.models import OutlierPrior, RobustGP, suggest_replicates
+from bo_robust.utils.upstream import baybe_context
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,30 +46,31 @@ class RobustGPSurrogate(GaussianProcessSurrogate):
     outlier_density: float = OutlierPrior.density
 
     def _fit(self, train_x: Tensor, train_y: Tensor) -> None:
-        context = self._searchspace, self._objective, self._measurements
+        context = searchspace, objective, _ = baybe_context(self)
         kernel = self.kernel_factory(*context)
         if isinstance(kernel, Kernel):
-            kernel = kernel.to_gpytorch(searchspace=self._searchspace)
+            kernel = kernel.to_gpytorch(searchspace=searchspace)
         self._model = RobustGP(
             train_x,
             train_y,
             likelihood=self.likelihood_factory(*context),
             covar_module=kernel,
             mean_module=self.mean_factory(*context),
-            input_transform=Normalize(train_x.shape[-1], bounds=to_tensor(self._searchspace.scaling_bounds)),
+            input_transform=Normalize(train_x.shape[-1], bounds=to_tensor(searchspace.scaling_bounds)),
             outlier_share=self.outlier_share,
             outlier_density=self.outlier_density,
-            maximize=self._large_is_good(train_y),
+            maximize=_large_is_good(objective, train_y),
         )
         criterion = self.fit_criterion_factory(*context)
         fit_gpytorch_mll(criterion.to_gpytorch(self._model.likelihood, self._model))
 
-    def _large_is_good(self, values: Tensor) -> bool | None:
-        """Whether larger values of the target are better; None where that changes among these values ``n x 1``."""
-        steps = self._objective.to_botorch()(values.sort(dim=0).values).diff(dim=0)
-        if (steps >= 0.0).all():
-            return True
-        return False if (steps <= 0.0).all() else None
+
+def _large_is_good(objective: Any, values: Tensor) -> bool | None:
+    """Whether larger values of the target are better; None where that changes among these values ``n x 1``."""
+    steps = objective.to_botorch()(values.sort(dim=0).values).diff(dim=0)
+    if (steps >= 0.0).all():
+        return True
+    return False if (steps <= 0.0).all() else None
 
 
 def outlier_measurements(campaign: Campaign) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Size, Tensor
 
 from bo_robust.models import OutlierPrior, RobustGP
+from bo_robust.utils.upstream import bofire_experiments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,6 +86,6 @@ def _experiments(strategy: BotorchStrategy, rows: Callable[[RobustGP], Tensor]) 
     found: set[int] = set()
     for surrogate in strategy.surrogates.surrogates:
         if isinstance(surrogate.model, RobustGP):
-            experiments = surrogate._preprocess_experiments(strategy.experiments)
+            experiments = bofire_experiments(surrogate, strategy.experiments)
             found |= set(experiments.index[rows(surrogate.model).cpu().numpy()])
     return strategy.experiments.loc[sorted(found)]

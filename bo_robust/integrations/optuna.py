@@ -25,6 +25,7 @@ from bo_robust.search_space import MOST_POINTS
 from bo_robust.suggest import Suggestion, suggest
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.random import stream
+from bo_robust.utils.upstream import optuna_contains
 
 __all__ = ["Recommendation", "RobustSampler"]
 
@@ -261,6 +262,6 @@ def _holds(trial: FrozenTrial, name: str, distribution: BaseDistribution) -> boo
     if trial.distributions.get(name) == distribution:  # a user may have enqueued a value outside it
         return True
     try:
-        return distribution._contains(distribution.to_internal_repr(trial.params[name]))
+        return optuna_contains(distribution, trial.params[name])
     except (KeyError, ValueError):  # no such parameter or choice
         return False

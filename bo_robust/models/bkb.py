@@ -18,7 +18,7 @@ from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils.assorted import fantasize
 from botorch.settings import validate_input_scaling
 from botorch.utils.datasets import SupervisedDataset
-from botorch.utils.types import DEFAULT, _DefaultType
+from botorch.utils.types import DEFAULT
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
@@ -35,6 +35,7 @@ from bo_robust.models.marginal_likelihood import fit_evidence, fit_rows
 from bo_robust.utils.input_checks import check_count, check_oversampling
 from bo_robust.utils.linalg import on_cuda
 from bo_robust.utils.random import stream
+from bo_robust.utils.upstream import DefaultType
 
 ROUNDS = 2  # draws by leverage scores, each with the variances under the dictionary before
 GROWTH = 2.0  # conditioning redraws when there are this many times the observations of the last draw, or
@@ -121,7 +122,7 @@ class BKBModel(FeatureGP):
         likelihood: GaussianLikelihood | None = None,
         covar_module: Kernel | None = None,
         mean_module: Mean | None = None,
-        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
+        outcome_transform: OutcomeTransform | DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
     ) -> None:
         check_oversampling(oversampling)

@@ -28,6 +28,7 @@ from torch import Tensor
 from bo_robust.models.candidate_gps import CandidateGPs, Predictions
 from bo_robust.models.candidate_priors import Candidate, candidate
 from bo_robust.utils.input_checks import check_finite, check_like, check_tensor, quoted
+from bo_robust.utils.upstream import check_tensor_args, standardizes_one_output
 
 
 class CandidateEnsemble(GPyTorchModel, GP):
@@ -89,7 +90,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
     ) -> None:
         _check_rows(train_X, train_Y)
         _check_transforms(input_transform, outcome_transform)
-        self._validate_tensor_args(X=train_X, Y=train_Y)
+        check_tensor_args(train_X, train_Y)
         super().__init__()
         self.likelihood = GaussianLikelihood().to(train_X)  # BoTorch and Ax ask for one; candidates have their own
         if input_transform is not None:
@@ -332,7 +333,7 @@ def _check_transforms(input_transform: object, outcome_transform: object) -> Non
     parts = () if input_transform is None else input_transform.modules()
     if any(getattr(part, "learn_coefficients", False) for part in parts):
         raise ValueError(f"{type(input_transform).__name__} learns its coefficients; fix them (Normalize: bounds).")
-    if outcome_transform is not None and (type(outcome_transform) is not Standardize or outcome_transform._m != 1):
+    if outcome_transform is not None and not standardizes_one_output(outcome_transform):
         raise ValueError(f"outcome_transform must be Standardize(m=1) or None, got {quoted(outcome_transform)}.")
 
 

@@ -15,11 +15,11 @@ from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.models.transforms.outcome import Standardize
 from botorch.models.utils import gpt_posterior_settings
-from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
 from torch import Tensor
 
 from bo_robust.models.robust_gp import RobustGP
 from bo_robust.utils.linalg import entries_at_once
+from bo_robust.utils.upstream import DefaultPredictionStrategy, prediction_strategy, training_residuals
 
 MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
 # Entries of k(x, X) held at once: such a block stays in the processor's cache, or takes half a GiB of a GPU.
@@ -53,10 +53,10 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     points = gp.transform_inputs(X)
     if points.shape[:-1] != X.shape[:-1]:
         return None
-    if gp.prediction_strategy is None:
+    if prediction_strategy(gp) is None:
         with torch.no_grad(), gpt_posterior_settings():  # one prediction makes the strategy
             gp(points.reshape(-1, points.shape[-1])[:1])
-    strategy = gp.prediction_strategy
+    strategy = prediction_strategy(gp)
     if type(strategy) is not DefaultPredictionStrategy:
         return None
     train, kernel = gp.train_inputs[0], gp.covar_module
@@ -82,8 +82,7 @@ def _solved(strategy: DefaultPredictionStrategy) -> tuple[Tensor, Tensor]:
     known = _SOLVED.get(strategy)
     if known is None:
         with torch.no_grad():
-            L = strategy.lik_train_train_covar.cholesky().to_dense()  # the one the strategy keeps
-            error = strategy.train_labels - strategy.train_prior_dist.mean
+            L, error = training_residuals(strategy)
             alpha = torch.cholesky_solve(error.unsqueeze(-1), L).squeeze(-1)
             root = torch.linalg.solve_triangular(L, torch.eye(len(L), dtype=L.dtype, device=L.device), upper=False)
         known = _SOLVED[strategy] = (alpha, root)

@@ -25,7 +25,7 @@ from botorch.models.utils.assorted import fantasize
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from botorch.posteriors.posterior import Posterior
 from botorch.utils.datasets import SupervisedDataset
-from botorch.utils.types import DEFAULT, _DefaultType
+from botorch.utils.types import DEFAULT
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
@@ -43,6 +43,7 @@ from bo_robust.models.linear_regression import WeightPosterior, gaussian_weights
 from bo_robust.models.training_data import check_added, check_data, check_learnt, from_spec, one_noise_likelihood
 from bo_robust.utils.input_checks import check_finite, check_like, check_positive, check_tensor, quoted
 from bo_robust.utils.linalg import on_cuda
+from bo_robust.utils.upstream import DefaultType, check_tensor_args, move_original_inputs
 
 CPU_BLOCK = 1024  # features of so many points stay in the processor's cache: twice as fast as all at once (p = 512)
 CUDA_BLOCK = 65_536
@@ -105,17 +106,17 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         likelihood: GaussianLikelihood | None = None,
         covar_module: Kernel | None = None,
         mean_module: Mean | None = None,
-        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
+        outcome_transform: OutcomeTransform | DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
     ) -> None:
         name = type(self).__name__
         check_data(name, train_X, train_Y, batched=False)
         if not isinstance(features, FourierMap | NystromMap):
             raise ValueError(f"features must be a FourierMap or a NystromMap, got {quoted(features)}.")
-        self._validate_tensor_args(X=train_X, Y=train_Y)
+        check_tensor_args(train_X, train_Y)
         with torch.no_grad():
             transformed_X = self.transform_inputs(train_X, input_transform)
-        if isinstance(outcome_transform, _DefaultType):
+        if isinstance(outcome_transform, DefaultType):
             outcome_transform = Standardize(m=1)
         if outcome_transform is not None:
             outcome_transform.train()
@@ -348,6 +349,5 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         self.train_inputs, self.train_targets = (fn(self.train_inputs[0]),), fn(before)
         if self.train_targets is not before:  # really moved
             self._clear_cache()
-            if self._original_train_inputs is not None:
-                self._original_train_inputs = fn(self._original_train_inputs)
+            move_original_inputs(self, fn)
         return self

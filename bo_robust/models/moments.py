@@ -26,6 +26,7 @@ from bo_robust.models.bkb import BKBModel
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.exact_moments import MIN_VARIANCE, exact_moments
 from bo_robust.models.feature_gp import FeatureGP
+from bo_robust.utils.upstream import latent_posterior, moment_transforms
 
 
 def marginal_moments(
@@ -164,25 +165,20 @@ def _check_joint(model: Model) -> None:
         raise ValueError("pending points and q > 1 need a joint posterior; put the GPs into a ModelListGP.")
 
 
-def _gaussian(posterior: Any) -> Any:
-    """The posterior, or that in the scale of the targets where outcomes are transformed."""
-    return posterior._posterior if isinstance(posterior, TransformedPosterior) else posterior
-
-
 def _of_outcomes(posterior: Any, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Moments of outcomes from those of :func:`_gaussian`, ``... x q``."""
+    """Moments of outcomes from those of :func:`latent_posterior`, ``... x q``."""
     if not isinstance(posterior, TransformedPosterior):
         return mean, variance
-    transforms = (posterior._mean_transform, posterior._variance_transform)
-    moments = [f(mean.unsqueeze(-1), variance.unsqueeze(-1)).squeeze(-1) for f in transforms if f is not None]
+    transforms = (f for f in moment_transforms(posterior) if f is not None)
+    moments = [f(mean.unsqueeze(-1), variance.unsqueeze(-1)).squeeze(-1) for f in transforms]
     if len(moments) < 2:
         raise ValueError("the outcome transform of the model tells no mean and variance; use another, or none.")
     return moments[0], moments[1].clamp_min(MIN_VARIANCE)
 
 
 def _joint_moments(posterior: Any) -> tuple[Tensor, Tensor]:
-    """Mean ``... x q`` and covariance ``... x q x q``, of :func:`_gaussian`."""
-    posterior = _gaussian(posterior)
+    """Mean ``... x q`` and covariance ``... x q x q``, of :func:`latent_posterior`."""
+    posterior = latent_posterior(posterior)
     if not isinstance(posterior, GPyTorchPosterior):
         raise ValueError("pending points and q > 1 need a Gaussian posterior; use an affine outcome_transform.")
     return posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
@@ -201,9 +197,9 @@ def _with_pending(
 
 
 def _observation_noise(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Tensor:
-    """The variance that observing adds to f at X, ``... x q``, in the units of :func:`_gaussian`."""
-    noisy = _gaussian(model.posterior(X, observation_noise=True, posterior_transform=transform))
-    clean = _gaussian(_posterior(model, X, transform))
+    """The variance that observing adds to f at X, ``... x q``, in the units of :func:`latent_posterior`."""
+    noisy = latent_posterior(model.posterior(X, observation_noise=True, posterior_transform=transform))
+    clean = latent_posterior(_posterior(model, X, transform))
     return (noisy.variance - clean.variance).squeeze(-1).clamp_min(0.0)
 
 

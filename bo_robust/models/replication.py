@@ -119,9 +119,8 @@ def replication_candidates(model: RobustGP, maximize: bool | None = None, replic
 
 def _correlated(model: RobustGP) -> Tensor:
     """Which other rows have nearly the same f, ``n x n`` bool."""
-    kernel: Any = model._modules["covar_module"]  # without variance inflation
     with torch.no_grad():
-        covariance = kernel(model._points_seen()).to_dense()
+        covariance = model.kernel_of_f(model._points_seen()).to_dense()
     scale = covariance.diagonal().sqrt()
     correlation = covariance / (scale * scale.unsqueeze(-1))
     return (correlation >= SAME) & ~torch.eye(len(scale), dtype=torch.bool, device=scale.device)

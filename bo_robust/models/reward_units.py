@@ -9,12 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
-from botorch.utils.types import DEFAULT, _DefaultType
+from botorch.utils.types import DEFAULT
 from gpytorch.settings import min_variance
 from torch import Tensor
 
 from bo_robust.models.marginal_likelihood import Array
 from bo_robust.utils.linalg import median, median_and_mad
+from bo_robust.utils.upstream import DefaultType
 
 PRECISE = 1e-4  # variance of f where it is well known, in squared deviations of the observations
 FURTHEST = 1e10  # largest size of what is computed, in deviations of the observations
@@ -74,7 +75,7 @@ def smallest_deviation(Y: Tensor) -> float:
     return min(1e-8, max(10.0 * info.eps * float(Y.detach().abs().max()), info.tiny))
 
 
-def computable(Y: Tensor, transform: OutcomeTransform | _DefaultType | None, default_kernel: bool) -> Tensor:
+def computable(Y: Tensor, transform: OutcomeTransform | DefaultType | None, default_kernel: bool) -> Tensor:
     """Observations, clipped where their squares would overflow; the order of all others stays.
 
     Raises ``ValueError`` if the squares of most overflow; warns of units that BoTorch or the priors cannot take.

@@ -21,7 +21,7 @@ from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.datasets import SupervisedDataset
-from botorch.utils.types import DEFAULT, _DefaultType
+from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from gpytorch.means import Mean
@@ -47,6 +47,7 @@ from bo_robust.models.training_data import (
 )
 from bo_robust.models.variance_inflation import InflatedKernel, VarianceInflation
 from bo_robust.utils.input_checks import quoted
+from bo_robust.utils.upstream import DefaultType, second_prediction_strategy
 
 MANY = 0.25  # share of outliers above which the model warns
 UNEXPLAINED = 0.2  # share of an observation's variance that the others predict, below which the model warns
@@ -147,7 +148,7 @@ class RobustGP(RecommendingGP):
         likelihood: Likelihood | None = None,
         covar_module: Module | None = None,
         mean_module: Mean | None = None,
-        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
+        outcome_transform: OutcomeTransform | DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
         outlier_share: float = OutlierPrior.share,
         outlier_density: float = OutlierPrior.density,
@@ -196,9 +197,14 @@ class RobustGP(RecommendingGP):
         return inputs | {name: options[name] for name in own if name in options}
 
     @property
+    def kernel_of_f(self) -> Kernel:
+        """The covariance of f without variance inflation."""
+        return cast(Kernel, next(module for name, module in self.named_children() if name == "covar_module"))
+
+    @property
     def covar_module(self) -> Kernel:
         """The covariance of f: the given kernel in training mode, with the variance inflation in evaluation mode."""
-        kernel, inflation = cast(Kernel, self._modules["covar_module"]), self._variance_inflation
+        kernel, inflation = self.kernel_of_f, self._variance_inflation
         return InflatedKernel(kernel, inflation) if inflation and self._inflates and not self.training else kernel
 
     @property
@@ -243,14 +249,12 @@ class RobustGP(RecommendingGP):
 
     def _without_inflation(self, X: Tensor, observation_noise: bool | Tensor) -> Any:
         """The posterior given the inliers alone; after one with inflation."""
-        inflated = self.prediction_strategy
-        self.prediction_strategy, self._inflates = _WITHOUT_INFLATION.get(inflated), False
+        self._inflates = False
         try:
-            posterior: Any = super().posterior(X, observation_noise=observation_noise)
-            _WITHOUT_INFLATION[inflated] = self.prediction_strategy
+            with second_prediction_strategy(self, _WITHOUT_INFLATION):
+                return super().posterior(X, observation_noise=observation_noise)
         finally:
-            self.prediction_strategy, self._inflates = inflated, True
-        return posterior
+            self._inflates = True
 
     def to_standard_model(self) -> SingleTaskGP:
         """A ``SingleTaskGP`` of the inliers that shares these modules; ``ValueError`` if observations were added."""

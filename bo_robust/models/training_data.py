@@ -21,6 +21,7 @@ from torch import Tensor
 
 from bo_robust.utils.input_checks import check_finite, check_like, check_positive, check_tensor, quoted
 from bo_robust.utils.specs import build
+from bo_robust.utils.upstream import drop_prediction_strategy, move_original_inputs
 
 ROUNDING = 16.0  # units in the last place by which a change of units there and back moves a coordinate
 FEW = 2  # rewards that may be truncated without a word, unless these are all
@@ -33,15 +34,12 @@ class TruncationWarning(UserWarning):
 class MovableGP(SingleTaskGP):
     """``SingleTaskGP`` that can be moved to another dtype or device after predictions."""
 
-    _original_train_inputs: Tensor | None
-
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> MovableGP:
         before = self.train_targets
         super()._apply(fn)
         if self.train_targets is not before:  # really moved: caches and original inputs are left behind
-            self.prediction_strategy = None
-            if self._original_train_inputs is not None:
-                self._original_train_inputs = fn(self._original_train_inputs)
+            drop_prediction_strategy(self)
+            move_original_inputs(self, fn)
         return self
 
 

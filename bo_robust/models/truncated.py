@@ -34,6 +34,7 @@ from bo_robust.models.training_data import (
     warn_of_truncated,
 )
 from bo_robust.utils.input_checks import check_finite, check_like, check_tensor, quoted
+from bo_robust.utils.upstream import prediction_strategy
 
 NOTABLE = 0.1  # share of truncated rewards beyond which the model warns
 
@@ -155,7 +156,7 @@ class TruncatedGP(MovableGP):
         have more than one output, the levels were given as a tensor, or ``noise`` is needed.
         """
         check_added(X, Y)
-        if self.prediction_strategy is None:  # the update needs the caches that a prediction at any point makes
+        if prediction_strategy(self) is None:  # the update needs the caches that a prediction at any point makes
             self.posterior(X.reshape(-1, X.shape[-1])[:1])
         if noise is not None:
             kwargs["noise"] = noise

@@ -1,0 +1,163 @@
+"""Every private or undocumented name of other packages that this package uses.
+
+``USED`` are read by the functions below, and by no other file. ``OVERRIDDEN`` are defined anew by our subclasses, which
+upstream then would no longer call after a renaming. ``.ci/private_names.py`` counts private names elsewhere, and
+``tests/utils/test_upstream.py`` says which name vanished. Nothing of an optional package is imported here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+from botorch.models.gpytorch import GPyTorchModel
+from botorch.models.transforms.outcome import Standardize
+from botorch.posteriors import TransformedPosterior
+from botorch.utils.types import _DefaultType as DefaultType
+from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
+from torch import Tensor
+
+__all__ = ["OVERRIDDEN", "USED", "DefaultPredictionStrategy", "DefaultType"]
+
+# module:Class.name, or module:name
+USED = (
+    "botorch.acquisition.input_constructors:ACQF_INPUT_CONSTRUCTOR_REGISTRY",
+    "botorch.models.gpytorch:GPyTorchModel._validate_tensor_args",
+    "botorch.models.model:Model._original_train_inputs",
+    "botorch.models.transforms.outcome:Standardize._m",
+    "botorch.posteriors.transformed:TransformedPosterior._mean_transform",
+    "botorch.posteriors.transformed:TransformedPosterior._posterior",
+    "botorch.posteriors.transformed:TransformedPosterior._variance_transform",
+    "botorch.sampling.pathwise.features.generators:GenKernelFeatures",
+    "botorch.utils.dispatcher:Dispatcher.funcs",
+    "botorch.utils.types:_DefaultType",
+    "gpytorch.models.exact_gp:ExactGP.prediction_strategy",
+    "gpytorch.models.exact_prediction_strategies:DefaultPredictionStrategy",
+    "gpytorch.models.exact_prediction_strategies:DefaultPredictionStrategy.lik_train_train_covar",
+    "gpytorch.models.exact_prediction_strategies:DefaultPredictionStrategy.train_labels",
+    "gpytorch.models.exact_prediction_strategies:DefaultPredictionStrategy.train_prior_dist",
+    "ax.api.client:Client._experiment",
+    "ax.api.client:Client._generation_strategy",
+    "ax.generators.torch.botorch_modular.acquisition:Acquisition._model",
+    "ax.generators.torch.botorch_modular.acquisition:Acquisition._objective_weights",
+    "optuna.distributions:BaseDistribution._contains",
+    "baybe.surrogates:GaussianProcessSurrogate._measurements",
+    "baybe.surrogates:GaussianProcessSurrogate._objective",
+    "baybe.surrogates:GaussianProcessSurrogate._searchspace",
+    "bofire.surrogates.api:SingleTaskGPSurrogate._preprocess_experiments",
+)
+OVERRIDDEN = (
+    "torch.nn:Module._apply",
+    "torch.nn:Module._load_from_state_dict",
+    "gpytorch:Module._clear_cache",
+    "botorch.models.gpytorch:GPyTorchModel._num_outputs",
+    "botorch.models.higher_order_gp:HigherOrderGP._supports_cache_root",
+    "botorch.models.map_saas:EnsembleMapSaasSingleTaskGP._supports_batched_models",
+    "botorch.models.model:Model._revert_to_original_inputs",
+    "botorch.models.model:Model._set_transformed_inputs",
+    "botorch.models.transforms.outcome:OutcomeTransform._is_linear",
+    "botorch.posteriors.gpytorch:GPyTorchPosterior._is_mt",
+    "botorch.posteriors.posterior:Posterior._extended_shape",
+    "ax.adapter.transforms.standardize_y:StandardizeY.Ymean",
+    "ax.adapter.transforms.standardize_y:StandardizeY.Ystd",
+    "ax.generators.torch.botorch_modular.acquisition:Acquisition.X_observed",
+    "ax.generators.torch.botorch_modular.acquisition:Acquisition.X_pending",
+    "baybe.surrogates:GaussianProcessSurrogate._fit",
+    "baybe.surrogates:GaussianProcessSurrogate._model",
+    "bofire.surrogates.api:SingleTaskGPSurrogate._fit_botorch",
+)
+
+
+def register_input_constructor(acquisition: type[Any], constructor: Callable[..., dict[str, Any]]) -> None:
+    """Register an input constructor with BoTorch, once: a second time, as on a reload, is an error there."""
+    from botorch.acquisition.input_constructors import ACQF_INPUT_CONSTRUCTOR_REGISTRY, acqf_input_constructor
+
+    if acquisition not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:
+        acqf_input_constructor(acquisition)(constructor)
+
+
+def register_kernel_features(kernel: type[Any], features: Callable[..., Any]) -> None:
+    """Let ``draw_matheron_paths`` draw from a kernel by random features, if its module was imported."""
+    generators = sys.modules.get("botorch.sampling.pathwise.features.generators")
+    if generators is not None and (kernel,) not in generators.GenKernelFeatures.funcs:
+        generators.GenKernelFeatures.register(kernel)(features)
+
+
+def check_tensor_args(X: Tensor, Y: Tensor) -> None:
+    """Raise or warn as BoTorch's models do for data of another dtype than float64."""
+    GPyTorchModel._validate_tensor_args(X=X, Y=Y)
+
+
+def standardizes_one_output(transform: Any) -> bool:
+    """Whether an outcome transform is BoTorch's ``Standardize`` of one output."""
+    return type(transform) is Standardize and transform._m == 1
+
+
+def move_original_inputs(model: Any, fn: Callable[[Tensor], Tensor]) -> None:
+    """Apply ``fn`` to the inputs before their transform, which BoTorch keeps outside of the module's buffers."""
+    if model._original_train_inputs is not None:
+        model._original_train_inputs = fn(model._original_train_inputs)
+
+
+def latent_posterior(posterior: Any) -> Any:
+    """The posterior in the scale of the targets, where an outcome transform changed it."""
+    return posterior._posterior if isinstance(posterior, TransformedPosterior) else posterior
+
+
+def moment_transforms(posterior: TransformedPosterior) -> tuple[Any, Any]:
+    """The functions by which mean and variance are transformed, each of both moments; None where there is none."""
+    return posterior._mean_transform, posterior._variance_transform
+
+
+def prediction_strategy(model: Any) -> Any:
+    """What an exact GP keeps between predictions; None before the first."""
+    return model.prediction_strategy
+
+
+def drop_prediction_strategy(model: Any) -> None:
+    model.prediction_strategy = None
+
+
+@contextmanager
+def second_prediction_strategy(model: Any, kept: MutableMapping[Any, Any]) -> Iterator[None]:
+    """Predict by another strategy than the model's, which is ``kept`` by it from one time to the next."""
+    first = model.prediction_strategy
+    model.prediction_strategy = kept.get(first)
+    try:
+        yield
+        kept[first] = model.prediction_strategy
+    finally:
+        model.prediction_strategy = first
+
+
+def training_residuals(strategy: DefaultPredictionStrategy) -> tuple[Tensor, Tensor]:
+    """The Cholesky factor of K + noise that a strategy keeps, ``n x n``, and y - mean, ``n``."""
+    factor = strategy.lik_train_train_covar.cholesky().to_dense()
+    return factor, strategy.train_labels - strategy.train_prior_dist.mean
+
+
+def ax_parts(client: Any) -> tuple[Any, Any]:
+    """The experiment and the generation strategy of Ax' ``Client``."""
+    return client._experiment, client._generation_strategy
+
+
+def ax_objectives(acquisition: Any) -> tuple[Any, Tensor]:
+    """The model and the weights of the objectives of Ax' ``Acquisition``."""
+    return acquisition._model, acquisition._objective_weights
+
+
+def optuna_contains(distribution: Any, value: Any) -> bool:
+    """Whether an Optuna distribution contains the value of a trial; ``ValueError`` where it has no such choice."""
+    return bool(distribution._contains(distribution.to_internal_repr(value)))
+
+
+def baybe_context(surrogate: Any) -> tuple[Any, Any, Any]:
+    """Search space, objective and measurements that BayBE fits a surrogate to."""
+    return surrogate._searchspace, surrogate._objective, surrogate._measurements
+
+
+def bofire_experiments(surrogate: Any, experiments: Any) -> Any:
+    """The experiments to which a BoFire surrogate is fitted, out of all."""
+    return surrogate._preprocess_experiments(experiments)
