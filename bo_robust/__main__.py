@@ -1,6 +1,7 @@
 """The command ``bo-robust``, and ``python -m bo_robust``."""
 
 import importlib.util
+import io
 import sys
 
 # What the extra [experiments] installs.
@@ -20,6 +21,9 @@ HELP = (
 
 def main() -> None:
     """Run a command; where the extra that it needs is missing, say so and exit with code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
+            stream.reconfigure(encoding="utf-8")  # Windows would write its code page, which lacks most of Unicode
     command = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if command in ("--help", "-h"):
         print(HELP)

@@ -65,7 +65,7 @@ def simulated(monkeypatch):
 
 @pytest.fixture(scope="session")
 def golden() -> dict:
-    return json.loads((ROOT / "tests" / "golden" / "golden.json").read_text())
+    return json.loads((ROOT / "tests" / "golden" / "golden.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ def campaign(tmp_path):
             path.write_bytes(table.encode(encoding))
         arguments = [str(path), *(["--maximize", goal] if goal else []), *options]
         if candidates is not None:
-            (tmp_path / "list.csv").write_text(candidates)
+            (tmp_path / "list.csv").write_text(candidates, encoding="utf-8")
             arguments += ["--candidates", str(tmp_path / "list.csv")]
         return Campaign(_parser().parse_args(arguments))
 
@@ -257,7 +257,7 @@ def test_the_sum_of_a_mixture_is_recognised(campaign):
 
 
 def test_a_missing_excel_reader_or_plot_loses_nothing(tmp_path, monkeypatch, capsys):
-    (tmp_path / "r.csv").write_text(text())
+    (tmp_path / "r.csv").write_text(text(), encoding="utf-8")
     assert main([str(tmp_path / "r.csv"), "--maximize", "yield", "--plot", str(tmp_path / "absent" / "p.png")]) == 2
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 2

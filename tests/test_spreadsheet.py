@@ -30,7 +30,7 @@ def rows(n=16):
 def write(tmp_path):
     def write(table, name="results.csv", header=HEADER, separator=","):
         path = tmp_path / name
-        with path.open("w", newline="") as file:
+        with path.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file, delimiter=separator).writerows([header, *table])
         return str(path)
 
@@ -231,7 +231,7 @@ def test_the_page_shows_what_is_printed(tmp_path, capsys, monkeypatch):
         command, *shown = console.splitlines()
         dollar, program, subcommand, *arguments = shlex.split(command)
         assert [dollar, program, subcommand] == ["$", "bo-robust", "suggest"]
-        Path(arguments[0]).write_text(table)
+        Path(arguments[0]).write_text(table, encoding="utf-8")
         assert main(arguments) == 0
         printed = "".join(capsys.readouterr()).splitlines()
         assert len(printed) == len(shown)
@@ -360,6 +360,6 @@ def test_ten_thousand_candidates(write, capsys):
     header = ["a", "b", "c", "d"]
     command = [sys.executable, "-m", "bo_robust", "suggest", write(table, header=[*header, "y"]), "--maximize", "y"]
     command += ["--candidates", write(listed, "list.csv", header)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 2
