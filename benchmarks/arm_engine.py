@@ -182,27 +182,24 @@ print(time.process_time() - began)
 
 
 def import_time() -> None:
-    """What bo_robust adds to `import botorch`, and what its BoTorch classes add to the BoTorch modules they use.
+    """What bo_robust adds to `import botorch`, and what its classes add to the BoTorch modules they use.
 
     In CPU milliseconds, with the bytecode that an installation or a first import leaves. Without it, as where
     PYTHONDONTWRITEBYTECODE is set, Python compiles every file anew.
     """
     first = "import botorch.models, botorch.acquisition.input_constructors"
-    then = "from bo_robust import GPUCB, TruncatedGP"
-    name = "import, beyond that of BoTorch"
+    names = ("__version__", "RobustGP", "GPUCB, TruncatedGP")
+    package, model, acquisition = (f"from bo_robust import {name}" for name in names)
     with tempfile.TemporaryDirectory() as folder:
         kept = {"PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
         lost = {"PYTHONPYCACHEPREFIX": f"{folder}/nothing", "PYTHONDONTWRITEBYTECODE": "1"}
-        for title, most, kind in ((name, 50.0, kept), (f"{name}, without bytecode", None, lost)):
+        goals = ((package, 50.0, kept), (model, 50.0, kept), (acquisition, 50.0, kept), (acquisition, None, lost))
+        for then, most, kind in goals:
             command = [sys.executable, "-c", IMPORT.format(first=first, then=then)]
             times = []
             for _ in range(8):  # the first writes the bytecode
                 done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | kind)
                 times.append(1e3 * float(done.stdout))
-            detail = {
-                "statement": then,
-                "after": f"import botorch; {first}",
-                "min": min(times[1:]),
-                "max": max(times[1:]),
-            }
-            report(title, statistics.median(times[1:]), "ms", detail, most=most)
+            after = {"after": f"import botorch; {first}", "min": min(times[1:]), "max": max(times[1:])}
+            title = then if kind is kept else f"{then}, without bytecode"
+            report(title, statistics.median(times[1:]), "ms", after, most=most)

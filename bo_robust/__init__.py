@@ -2,24 +2,32 @@
 
 The classes below are those for BoTorch. Algorithms over finite arms are in ``bo_robust.bandits``, widths and truncation
 levels in ``bo_robust.confidence``, environments and functionals in ``bo_robust.risk_measures``. Importing any
-acquisition function registers it with BoTorch's input constructors.
+acquisition function registers it with BoTorch's input constructors. Subpackages are imported when a name of them is
+first used.
 """
 
-from bo_robust import bandits, confidence, risk_measures
-from bo_robust.acquisition import GPUCB, EliminationUCB, StableOpt, ValueAtRiskUCB, eliminate
-from bo_robust.models import (
-    BKBModel,
-    CandidateEnsemble,
-    FeatureGP,
-    FourierMap,
-    NystromMap,
-    OutlierPrior,
-    RobustGP,
-    TruncatedFeatureGP,
-    TruncatedGP,
-    suggest_replicates,
-)
-from bo_robust.suggest import suggest
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from bo_robust.utils.first_use import on_first_use
+
+if TYPE_CHECKING:
+    from bo_robust import bandits, confidence, risk_measures
+    from bo_robust.acquisition import GPUCB, EliminationUCB, StableOpt, ValueAtRiskUCB, eliminate
+    from bo_robust.models import (
+        BKBModel,
+        CandidateEnsemble,
+        FeatureGP,
+        FourierMap,
+        NystromMap,
+        OutlierPrior,
+        RobustGP,
+        TruncatedFeatureGP,
+        TruncatedGP,
+        suggest_replicates,
+    )
+    from bo_robust.suggest import suggest
 
 __version__ = "0.1.0"
 
@@ -44,3 +52,23 @@ __all__ = [
     "suggest",
     "suggest_replicates",
 ]
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "": "bandits confidence risk_measures",
+        "acquisition": "GPUCB EliminationUCB StableOpt ValueAtRiskUCB eliminate",
+        "models": "BKBModel CandidateEnsemble FeatureGP FourierMap NystromMap OutlierPrior RobustGP "
+        "TruncatedFeatureGP TruncatedGP suggest_replicates",
+        "suggest": "suggest",
+    },
+)
+
+
+class _Package(ModuleType):
+    """The package, whose ``suggest`` is the function also after an import of the module of this name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value.suggest if name == "suggest" and isinstance(value, ModuleType) else value)
+
+
+sys.modules[__name__].__class__ = _Package

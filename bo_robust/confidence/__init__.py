@@ -1,49 +1,49 @@
 """Confidence widths, information gain, regret bounds, and constants from old rewards."""
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from bo_robust.confidence import information_gain
-from bo_robust.confidence.base import Width
-from bo_robust.confidence.heavy_tails import (
-    ATAFourierWidth,
-    ATANystromWidth,
-    LogWidth,
-    PublishedATAWidth,
-    PublishedTGPWidth,
-    TGPWidth,
-)
-from bo_robust.confidence.regret_bounds import gp_ucb_regret_bound
-from bo_robust.confidence.reward_moments import propose_constants
-from bo_robust.confidence.widths import (
-    BayesianFiniteWidth,
-    BKBWidth,
-    CompactWidth,
-    ConstantWidth,
-    FiniteWidth,
-    RandomisedWidth,
-    RKHSWidth,
-    SelfNormalisedWidth,
-)
+from bo_robust.utils.first_use import on_first_use
+
+if TYPE_CHECKING:
+    from bo_robust.confidence import information_gain
+    from bo_robust.confidence.base import Width
+    from bo_robust.confidence.heavy_tails import (
+        ATAFourierWidth,
+        ATANystromWidth,
+        LogWidth,
+        PublishedATAWidth,
+        PublishedTGPWidth,
+        TGPWidth,
+    )
+    from bo_robust.confidence.registry import WIDTHS
+    from bo_robust.confidence.regret_bounds import gp_ucb_regret_bound
+    from bo_robust.confidence.reward_moments import propose_constants
+    from bo_robust.confidence.widths import (
+        BayesianFiniteWidth,
+        BKBWidth,
+        CompactWidth,
+        ConstantWidth,
+        FiniteWidth,
+        RandomisedWidth,
+        RKHSWidth,
+        SelfNormalisedWidth,
+    )
 
 __all__ = [
     "WIDTHS", "ATAFourierWidth", "ATANystromWidth", "BKBWidth", "BayesianFiniteWidth", "CompactWidth", "ConstantWidth",
     "FiniteWidth", "LogWidth", "PublishedATAWidth", "PublishedTGPWidth", "RKHSWidth", "RandomisedWidth",
     "SelfNormalisedWidth", "TGPWidth", "Width", "gp_ucb_regret_bound", "information_gain", "propose_constants",
 ]  # fmt: skip
-
-WIDTHS: dict[str, Callable[..., Width]] = {
-    "finite": FiniteWidth,
-    "compact": CompactWidth,
-    "rkhs": RKHSWidth,
-    "self_normalised": SelfNormalisedWidth,
-    "randomised": RandomisedWidth,
-    "tgp": TGPWidth,
-    "ata_fourier": ATAFourierWidth,
-    "ata_nystrom": ATANystromWidth,
-    "bayesian_finite": BayesianFiniteWidth,
-    "bkb": BKBWidth,
-    "constant": ConstantWidth,
-    "log": LogWidth,
-    "tgp_published": PublishedTGPWidth,
-    "ata_published": PublishedATAWidth,
-}
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "": "information_gain",
+        "base": "Width",
+        "heavy_tails": "ATAFourierWidth ATANystromWidth LogWidth PublishedATAWidth PublishedTGPWidth TGPWidth",
+        "regret_bounds": "gp_ucb_regret_bound",
+        "reward_moments": "propose_constants",
+        "widths": "BayesianFiniteWidth BKBWidth CompactWidth ConstantWidth FiniteWidth RandomisedWidth "
+        "RKHSWidth SelfNormalisedWidth",
+        "registry": "WIDTHS",
+    },
+)

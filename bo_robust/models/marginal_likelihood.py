@@ -7,8 +7,8 @@ long. ``ModuleEvidence``, the reference, takes any modules.
 
 import math
 from collections.abc import Callable, Iterable
-from functools import cache
-from typing import Any, NamedTuple, cast
+from functools import cache, wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ from bo_robust.utils.random import stream
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
+P = ParamSpec("P")
+R = TypeVar("R")
 LOG_2PI = math.log(2.0 * math.pi)
 IMPOSSIBLE = 1e10  # the loss where a covariance matrix has no Cholesky factor
 FLOOR = min_fixed_noise.value(torch.float64)  # GPyTorch's, of known noise variances
@@ -41,9 +43,26 @@ LARGEST = 50.0  # logarithm of a lengthscale or noise variance
 SMALLEST = 1e-10  # of a lengthscale or noise variance that has no lower bound
 LEAST_UNIT = 1e-100  # a unit whose square is not rounded to zero
 MOST = 800  # rewards that hyperparameters are fitted to: the evidence of n takes O(n^3), and more would teach little
-# OpenBLAS's threads wait spinning: for a few hundred rows they cost more than they bring, and many times as much where
-# other processes hold the cores. BoTorch's fits have one thread of it, too.
-one_thread: Any = ThreadpoolController().wrap(limits=1, user_api="blas")
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # looks for them, which takes milliseconds
+
+
+def one_thread(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, with one thread of OpenBLAS, as BoTorch's fits have it.
+
+    OpenBLAS's threads wait spinning: for a few hundred rows they cost more than they bring, and many times as much
+    where other processes hold the cores.
+    """
+
+    @wraps(function)
+    def limited(*args: P.args, **options: P.kwargs) -> R:
+        with _libraries().limit(limits=1, user_api="blas"):
+            return function(*args, **options)
+
+    return limited
 
 
 class Prior(NamedTuple):
