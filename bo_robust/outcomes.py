@@ -49,37 +49,19 @@ class Outputs:
         centered: bool,
         outcome_limits: Any = None,
     ) -> Outputs:
-        Y = numbers("Y", Y)
-        Y = Y.unsqueeze(-1) if Y.ndim == 1 else Y
-        if Y.ndim != 2 or len(Y) != n or Y.shape[-1] == 0:
-            raise ValueError(f"Y needs one row for each of the {n} designs of X, got shape {tuple(Y.shape)}.")
-        if not Y.isfinite().all():
-            row = int((~Y.isfinite()).any(-1).nonzero()[0])
-            raise ValueError(f"Y has no finite value in row {row}: give that design in X_failed or X_pending instead.")
-        m = Y.shape[-1]
-        C = Y[:, :0] if constraints is None else numbers("constraints", constraints)
-        if C.ndim != 2 or len(C) != n:
-            raise ValueError(f"constraints need one row for each of the {n} designs of X, got {tuple(C.shape)}.")
-        C = C.where(C.isfinite(), math.nan)[:, C.isfinite().any(0) if n else slice(None)]
+        Y = _objectives(Y, n)
+        C = _constraints(constraints, Y)
+        m, every = Y.shape[-1], torch.cat([Y, C], -1)
         signs = [maximize] * m if isinstance(maximize, bool) else list(maximize)
         if len(signs) != m:
             raise ValueError(f"maximize needs one value, or one for each of {m} objectives, got {quoted(maximize)}.")
-        every = torch.cat([Y, C], -1)
         units = [robust_units(y[y.isfinite()].numpy()) for y in every.mT] if n else []
         center = torch.tensor([u.center if j < m else 0.0 for j, u in enumerate(units)], dtype=torch.float64)
         scale = torch.tensor([u.scale for u in units], dtype=torch.float64)
         if not (center.isfinite() & scale.isfinite()).all():
             raise ValueError("readings differ by more than floating point holds; divide them by their size.")
         scale[:m] *= torch.where(torch.tensor(signs), 1.0, -1.0)[: len(scale)]
-        for j, y in enumerate(Y.mT):
-            if (value := _sentinel(y)) is not None:
-                warnings.warn(
-                    f"{value:g} was read at several designs, and lies far from all other readings of objective {j}: "
-                    "if it stands for a measurement that failed, give these designs as failed (Optuna: raise "
-                    "TrialPruned); the model takes numbers for readings.",
-                    UserWarning,
-                    stacklevel=4,
-                )
+        _warn_of_sentinels(Y)
         scaled = ((every - center) / scale).clamp(-LARGEST, LARGEST) if n else every
         if n and not centered:
             scaled, center = scaled + center / scale, torch.zeros_like(center)
@@ -90,6 +72,26 @@ class Outputs:
         units_of = zip(pairs, center.tolist(), scale.tolist(), strict=False)
         limits = [None if pair is None else _in_units(pair, a, b) for pair, a, b in units_of]
         return cls(scaled, center, scale, [*limits, *[None] * C.shape[-1]], m)
+
+
+def _objectives(given: Any, n: int) -> Tensor:
+    """Readings of objectives, ``n x m``; ``ValueError`` unless they are finite."""
+    Y = numbers("Y", given)
+    Y = Y.unsqueeze(-1) if Y.ndim == 1 else Y
+    if Y.ndim != 2 or len(Y) != n or Y.shape[-1] == 0:
+        raise ValueError(f"Y needs one row for each of the {n} designs of X, got shape {tuple(Y.shape)}.")
+    if not Y.isfinite().all():
+        row = int((~Y.isfinite()).any(-1).nonzero()[0])
+        raise ValueError(f"Y has no finite value in row {row}: give that design in X_failed or X_pending instead.")
+    return Y
+
+
+def _constraints(given: Any, Y: Tensor) -> Tensor:
+    """Readings of the constraints that have any, ``n x k``, NaN where there is none."""
+    n, C = len(Y), Y[:, :0] if given is None else numbers("constraints", given)
+    if C.ndim != 2 or len(C) != n:
+        raise ValueError(f"constraints need one row for each of the {n} designs of X, got {tuple(C.shape)}.")
+    return C.where(C.isfinite(), math.nan)[:, C.isfinite().any(0) if n else slice(None)]
 
 
 def _limits(given: Any, m: int) -> list[Limits | None]:
@@ -108,6 +110,18 @@ def _in_units(limits: Limits, center: float, scale: float) -> Limits:
     """Limits of (y - center) / scale."""
     lower, upper = (None if x is None else (x - center) / scale for x in limits)
     return (lower, upper) if scale > 0.0 else (upper, lower)
+
+
+def _warn_of_sentinels(Y: Tensor) -> None:
+    for j, y in enumerate(Y.mT):
+        if (value := _sentinel(y)) is not None:
+            warnings.warn(
+                f"{value:g} was read at several designs, and lies far from all other readings of objective {j}: "
+                "if it stands for a measurement that failed, give these designs as failed (Optuna: raise "
+                "TrialPruned); the model takes numbers for readings.",
+                UserWarning,
+                stacklevel=5,
+            )
 
 
 def _sentinel(y: Tensor) -> float | None:

@@ -80,49 +80,18 @@ def candidate(
     Raises:
         ValueError: if the kernel is unknown, a number is not positive, or a period is missing or has no use.
     """
-    many = isinstance(lengthscale, Sequence) and not isinstance(lengthscale, str)
-    given: list[Any] = list(lengthscale) if many else [lengthscale]  # type: ignore[arg-type]
-    if not given:
-        raise ValueError("lengthscale is empty: give one number, or one per input.")
-    for one in given:
-        check_positive(lengthscale=one)
-    scales = [float(x) for x in given]
+    scales = _lengthscales(lengthscale)
     check_positive(outputscale=outputscale)
-    named_nu = SMOOTHNESS.get(kernel) if isinstance(kernel, str) else None
-    if named_nu is not None:
-        if nu not in (None, named_nu):
-            raise ValueError(f"nu of {kernel!r} is {named_nu}, got {nu!r}; leave it out, or name another kernel.")
-        kernel, nu = "matern", named_nu
-    nu = 2.5 if nu is None else nu
-    if not isinstance(kernel, str) or kernel not in KERNELS:
-        known = ", ".join((*KERNELS, *SMOOTHNESS))
-        raise ValueError(f"unknown kernel {quoted(kernel)}; choose one of {known}, or make a Candidate of any.")
-    if nu not in SMOOTHNESS.values():
-        raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; make a Candidate of another kernel.")
+    kernel, nu = _kernel_and_smoothness(kernel, nu)
     if (period is not None) != (kernel == "periodic"):
         raise ValueError(f"a period is for the kernel 'periodic', which needs one; got {quoted(kernel)}, {period!r}.")
+    if period is not None:
+        check_positive(period=period)
     if groups is not None:
-        if len(scales) != 1:
-            raise ValueError("additive candidates (groups) take one lengthscale; make a Candidate for others.")
-        if not (isinstance(groups, Sequence) and groups and all(isinstance(g, Sequence) and g for g in groups)):
-            raise ValueError(f"groups must list columns of X, such as [[0], [1, 2]], got {quoted(groups)}.")
-        for column in (column for group in groups for column in group):
-            check_count(0, column=column)
-
-    def part(columns: Sequence[int] | None) -> Kernel:
-        options: dict[str, Any] = {"nu": nu} if kernel == "matern" else {}
-        if len(scales) > 1:
-            options["ard_num_dims"] = len(scales)
-        made = KERNELS[kernel](active_dims=None if columns is None else tuple(columns), **options)
-        made = made.double()  # before the values go in: float32 would round them
-        made.lengthscale = torch.tensor(scales, dtype=torch.float64)
-        if period is not None:
-            check_positive(period=period)
-            made.period_length = torch.tensor(period, dtype=torch.float64)
-        return made
-
-    total = part(None) if groups is None else AdditiveKernel(*map(part, groups))
-    weight = outputscale / (1 if groups is None else len(groups))
+        _check_groups(groups, scales)
+    parts = [_part(kernel, scales, nu, period, columns) for columns in groups or (None,)]
+    total = parts[0] if groups is None else AdditiveKernel(*parts)
+    weight = outputscale / len(parts)
     if weight != 1.0:
         total = ScaleKernel(total).double()
         total.outputscale = torch.tensor(weight, dtype=torch.float64)
@@ -131,6 +100,53 @@ def candidate(
         shown |= {"period": period, "groups": groups, "outputscale": None if outputscale == 1.0 else outputscale}
         name = f"{kernel}({', '.join(f'{k}={v}' for k, v in shown.items() if v is not None)})"
     return Candidate(total, noise_var, name=name)
+
+
+def _lengthscales(given: Any) -> list[float]:
+    """The lengthscales of one number, or of one per input; ``ValueError`` unless they are positive."""
+    scales = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    if not scales:
+        raise ValueError("lengthscale is empty: give one number, or one per input.")
+    for one in scales:
+        check_positive(lengthscale=one)
+    return [float(one) for one in scales]
+
+
+def _kernel_and_smoothness(kernel: str, nu: float | None) -> tuple[str, float]:
+    """A name in :data:`KERNELS` and nu; ``ValueError`` if the kernel is unknown or nu is not its smoothness."""
+    named_nu = SMOOTHNESS.get(kernel) if isinstance(kernel, str) else None
+    if named_nu is not None:
+        if nu not in (None, named_nu):
+            raise ValueError(f"nu of {kernel!r} is {named_nu}, got {nu!r}; leave it out, or name another kernel.")
+        return "matern", named_nu
+    if not isinstance(kernel, str) or kernel not in KERNELS:
+        known = ", ".join((*KERNELS, *SMOOTHNESS))
+        raise ValueError(f"unknown kernel {quoted(kernel)}; choose one of {known}, or make a Candidate of any.")
+    if nu is not None and nu not in SMOOTHNESS.values():
+        raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; make a Candidate of another kernel.")
+    return kernel, 2.5 if nu is None else nu
+
+
+def _check_groups(groups: Any, scales: list[float]) -> None:
+    if len(scales) != 1:
+        raise ValueError("additive candidates (groups) take one lengthscale; make a Candidate for others.")
+    if not (isinstance(groups, Sequence) and groups and all(isinstance(g, Sequence) and g for g in groups)):
+        raise ValueError(f"groups must list columns of X, such as [[0], [1, 2]], got {quoted(groups)}.")
+    for column in (column for group in groups for column in group):
+        check_count(0, column=column)
+
+
+def _part(kernel: str, scales: list[float], nu: float, period: float | None, columns: Sequence[int] | None) -> Kernel:
+    """The kernel of some columns of X, or of all."""
+    options: dict[str, Any] = {"nu": nu} if kernel == "matern" else {}
+    if len(scales) > 1:
+        options["ard_num_dims"] = len(scales)
+    made = KERNELS[kernel](active_dims=None if columns is None else tuple(columns), **options)
+    made = made.double()  # before the values go in: float32 would round them
+    made.lengthscale = torch.tensor(scales, dtype=torch.float64)
+    if period is not None:
+        made.period_length = torch.tensor(period, dtype=torch.float64)
+    return made
 
 
 def candidate_grid(

@@ -119,23 +119,14 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         if isinstance(outcome_transform, DefaultType):
             outcome_transform = Standardize(m=1)
         if outcome_transform is not None:
-            outcome_transform.train()
-            if noise_var is not None:
-                check_positive(noise_var=noise_var)
-            given = None if noise_var is None else torch.full_like(train_Y, noise_var)
-            train_Y, transformed = outcome_transform(Y=train_Y, Yvar=given, X=transformed_X)
-            noise_var = None if transformed is None else float(transformed[0])
+            train_Y, noise_var = _transformed(outcome_transform, train_Y, noise_var, transformed_X)
         likelihood = one_noise_likelihood(name, noise_var, likelihood, train_Y.dtype)
         validate_input_scaling(transformed_X, train_Y, check_nans_only=covar_module is not None)
         super().__init__()
         self.train_inputs, self.train_targets = (train_X,), train_Y.squeeze(-1)
-        if covar_module is None:
-            covar_module = get_covar_module_with_dim_scaled_prior(ard_num_dims=transformed_X.shape[-1])
-        if not isinstance(covar_module, Kernel) or covar_module.batch_shape:
-            raise ValueError(f"covar_module must be a GPyTorch kernel without batch shape, got {quoted(covar_module)}.")
-        self.covar_module, self.likelihood = covar_module, likelihood
+        self.covar_module, self.likelihood = _kernel(covar_module, transformed_X.shape[-1]), likelihood
         self.mean_module = ConstantMean() if mean_module is None else mean_module
-        self.features = features.build(covar_module, transformed_X, half=self._half_grid)
+        self.features = features.build(self.covar_module, transformed_X, half=self._half_grid)
         if outcome_transform is not None:
             self.outcome_transform = outcome_transform
         if input_transform is not None:
@@ -351,3 +342,21 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
             self._clear_cache()
             move_original_inputs(self, fn)
         return self
+
+
+def _transformed(
+    transform: OutcomeTransform, Y: Tensor, noise_var: float | None, X: Tensor
+) -> tuple[Tensor, float | None]:
+    """Rewards and their noise variance in the units of an outcome transform, which is trained on them."""
+    if noise_var is not None:
+        check_positive(noise_var=noise_var)
+    given = None if noise_var is None else torch.full_like(Y, noise_var)
+    Y, Yvar = transform.train()(Y=Y, Yvar=given, X=X)
+    return Y, None if Yvar is None else float(Yvar[0])
+
+
+def _kernel(given: Kernel | None, d: int) -> Kernel:
+    kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=d) if given is None else given
+    if not isinstance(kernel, Kernel) or kernel.batch_shape:
+        raise ValueError(f"covar_module must be a GPyTorch kernel without batch shape, got {quoted(kernel)}.")
+    return kernel

@@ -74,12 +74,29 @@ def suggest_replicates(
         return None
     if not model.outliers_detected:
         raise ValueError("this RobustGP has not looked for outliers yet; call fit_gpytorch_mll first.")
-    X = model.train_X_all
+    _check_pending(X_pending, model.train_X_all)
+    rows, replicates = _undecided(model, candidates, maximize, held_only)
+    X, chosen = model.train_X_all, list[int]()
+    for row in rows.tolist():
+        pending = X_pending is not None and _holds(X_pending, X[row])
+        if not replicates[row, chosen].any() and not pending:
+            chosen.append(row)
+    return X[chosen[:q]] if chosen else None
+
+
+def _check_pending(X_pending: Tensor | None, X: Tensor) -> None:
     if X_pending is not None:  # in single precision no point would equal a candidate
         check_like("X_pending", X_pending, "the model", X)
         if X_pending.ndim != 2 or X_pending.shape[1] != X.shape[1]:
             raise ValueError(f"X_pending must be m x {X.shape[1]}, got {tuple(X_pending.shape)}.")
         check_finite("X_pending", X_pending)
+
+
+def _undecided(
+    model: RobustGP, candidates: Tensor | None, maximize: bool | None, held_only: bool
+) -> tuple[Tensor, Tensor]:
+    """Rows that a replicate would decide, the best first, and which rows are replicates of each other, ``n x n``."""
+    X = model.train_X_all
     replicates = model.replicate_mask()
     if candidates is None:
         replicates = replicates | _correlated(model)
@@ -92,12 +109,7 @@ def suggest_replicates(
     contradicted[rows] = False
     if held_only or int(contradicted.sum()) >= max(1.0, model.outlier_prior.share * len(X)):
         rows = rows[model.held_mask[rows]]
-    chosen: list[int] = []
-    for row in rows.tolist():
-        pending = X_pending is not None and _holds(X_pending, X[row])
-        if not replicates[row, chosen].any() and not pending:
-            chosen.append(row)
-    return X[chosen[:q]] if chosen else None
+    return rows, replicates
 
 
 def replication_candidates(model: RobustGP, maximize: bool | None = None, replicates: Tensor | None = None) -> Tensor:
