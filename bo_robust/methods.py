@@ -22,6 +22,7 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.models.model import Model
 from botorch.utils.datasets import SupervisedDataset
+from botorch.utils.types import DEFAULT as STANDARDISED
 from torch import Tensor
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
@@ -51,7 +52,6 @@ from bo_robust.utils.specs import SpecError, build, nearest, quoted
 __all__ = ["DEFAULT", "METHODS", "Choice", "Method", "choose", "flagged", "held", "predict", "reliable"]
 
 DEFAULT = "robust"
-MOSTLY = 0.1  # a reading counts as truncated if a larger share of its weight is beyond the level
 RANDOMISED = {"kind": "randomised", "scale": EXPLORING}
 HEAVY_TAILS = {"moment_bound": 100.0, "alpha": 1.0, "rule": "zero", "noise_var": None}
 
@@ -91,6 +91,16 @@ class Choice(NamedTuple):
     acquisition: type[AcquisitionFunction] | None
     acquisition_options: Options
 
+    @property
+    def standardises(self) -> bool:
+        """Whether the model standardises rewards by default."""
+        outcome_transform = inspect.signature(self.model).parameters.get("outcome_transform")
+        return outcome_transform is not None and outcome_transform.default is STANDARDISED
+
+    def takes(self, option: str) -> bool:
+        """Whether the model has an option of this name."""
+        return option in inspect.signature(self.model).parameters
+
     def build(self, X: Tensor, Y: Tensor, **modules: Any) -> Any:
         """Make the model of points ``n x d`` and rewards ``n x 1``, with further arguments such as ``likelihood``."""
         names = [f"x{i}" for i in range(X.shape[-1])]
@@ -101,7 +111,9 @@ class Choice(NamedTuple):
         """Make the acquisition function of a method that has a class of its own; random widths use ``generator``."""
         assert self.acquisition is not None
         constructor = get_acqf_input_constructor(self.acquisition)
-        inputs = constructor(model=model, X_pending=X_pending, **self.acquisition_options)
+        takes_pending = "X_pending" in inspect.signature(constructor).parameters
+        pending = {"X_pending": X_pending} if takes_pending or X_pending is not None else {}
+        inputs = constructor(model=model, **pending, **self.acquisition_options)
         # BoTorch's input constructors know of no generator, so it is added here.
         if "generator" in inspect.signature(self.acquisition).parameters:
             inputs["generator"] = generator
@@ -144,7 +156,7 @@ def choose(
     settings = {"num_arms": GRID, **known, **row.settings, **plain}
     width, acquisition = settings.get("width"), row.acquisition or (GPUCB if "width" in plain else None)
     options = row.acquisition_options(settings)
-    if acquisition not in (None, EliminationUCB):
+    if acquisition is not None and "width" in settings and "width" not in options:
         options = {"width": _width(width, settings), **options}
     choice = Choice(row.model, row.model_options(settings), acquisition, options)
     _try_out(method, choice)
@@ -153,18 +165,20 @@ def choose(
 
 def reliable(model: Any, maximize: bool = True) -> Tensor:
     """Which readings are neither flagged nor held on the good side, ``n`` bool."""
-    return model.reliable_mask(maximize) if _detected(model) else ~flagged(model)
+    return model.reliable_mask(maximize) if outliers_detected(model) else ~flagged(model)
 
 
 def held(model: Any, maximize: bool = True) -> Tensor:
-    """Which readings are held on the good side, ``n`` bool; only a RobustGP holds any."""
-    return model.held_on_good_side(maximize) if isinstance(model, RobustGP) else torch.zeros_like(flagged(model))
+    """Which readings are held on the good side, ``n`` bool; of a model that holds none, none."""
+    if hasattr(model, "held_on_good_side"):
+        return cast(Tensor, model.held_on_good_side(maximize))
+    return torch.zeros_like(flagged(model))
 
 
 def predict(model: Any, X: Tensor, maximize: bool = True) -> Prediction:
     """Mean and 95 % interval at points ``n x d``, from readings that are reliable (:func:`reliable`)."""
-    if _detected(model):
-        return cast(RobustGP, model).predict(X, maximize)
+    if outliers_detected(model):
+        return cast(Prediction, model.predict(X, maximize))
     with torch.no_grad():
         posterior = model.posterior(X)
         mean = getattr(posterior, "mixture_mean", posterior.mean).squeeze(-1)
@@ -172,20 +186,15 @@ def predict(model: Any, X: Tensor, maximize: bool = True) -> Prediction:
     return Prediction.gaussian(mean, variance)
 
 
-def _detected(model: Any) -> bool:
-    """Whether it is a RobustGP that looked for outliers, which it does not where no fit succeeds."""
-    return isinstance(model, RobustGP) and bool(model.outliers_detected)
+def outliers_detected(model: Any) -> bool:
+    """Whether the model looked for outliers, which a RobustGP does not where no fit succeeds."""
+    return bool(getattr(model, "outliers_detected", False))
 
 
 def flagged(model: Any) -> Tensor:
-    """Which readings the model flags as outliers, or truncates, ``n`` bool."""
-    if isinstance(model, RobustGP):
-        return ~model.inlier_mask
-    if isinstance(model, TruncatedGP):
-        return model.truncated.squeeze(-1)
-    if isinstance(model, TruncatedFeatureGP):
-        return model.mostly_truncated(MOSTLY)
-    return torch.zeros(model.train_targets.shape[-1], dtype=torch.bool, device=model.train_targets.device)
+    """Which readings the model flags as outliers, or truncates, ``n`` bool; of a model without ``flagged``, none."""
+    none: Tensor = torch.zeros_like(model.train_targets, dtype=torch.bool)
+    return cast(Tensor, getattr(model, "flagged", none))
 
 
 def _try_out(method: str, choice: Choice) -> None:

@@ -3,11 +3,13 @@ import math
 
 import pytest
 import torch
+from botorch.acquisition import PosteriorMean
+from botorch.models import SingleTaskGP
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.truncation import ATAFourierTruncation, ATANystromTruncation, NoTruncation, TGPTruncation
-from bo_robust.methods import DEFAULT, METHODS, choose, flagged
+from bo_robust.methods import DEFAULT, METHODS, Method, choose, flagged, held, predict, reliable
 from bo_robust.models import BKBModel, CandidateEnsemble, RobustGP, TruncatedFeatureGP, TruncatedGP
 
 Z = {"points": [{"z": 0.0}, {"z": 1.0}], "probabilities": [0.25, 0.75]}
@@ -143,3 +145,18 @@ def test_refused(name, given, message):
     with pytest.raises(ValueError, match=message) as caught:
         choose(name, (GIVEN.get(name, {}) if isinstance(name, str) else {}) | given)
     assert len(str(caught.value)) < 400
+
+
+def test_a_row_with_botorch_s_own_model_works(monkeypatch):
+    """Nothing is known of its class: it flags and holds nothing, standardises, and has no limits."""
+    row = Method("BoTorch's default.", SingleTaskGP, PosteriorMean, {}, model_options=lambda settings: {})
+    monkeypatch.setitem(METHODS, "mean", row)
+    choice = choose("mean", {})
+    X = torch.rand(6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    model = choice.build(X, X.sum(-1, keepdim=True))
+    assert not (flagged(model) | held(model) | ~reliable(model)).any()
+    assert predict(model, X).mean.shape == (6,)
+    assert choice.standardises
+    assert not choice.takes("outcome_limits")
+    acqf = choice.acquire(model, None, torch.Generator())
+    torch.testing.assert_close(acqf(X.unsqueeze(-2)), predict(model, X).mean)

@@ -44,10 +44,11 @@ from torch import Tensor
 from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
 from bo_robust.methods import DEFAULT, METHODS, choose, flagged, held, predict, reliable
-from bo_robust.models import BKBModel, RobustGP, suggest_replicates
+from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.models.reward_units import rescaling_unit
 from bo_robust.models.training_data import recommendable
 from bo_robust.utils.input_checks import check_count
+from bo_robust.utils.linalg import is_among
 from bo_robust.utils.upstream import ax_objectives, ax_parts
 
 __all__ = [
@@ -187,7 +188,7 @@ def _sided(model: Any, weights: Tensor) -> list[tuple[RobustGP, float]]:
 
 def _holds(points: Tensor | None, x: Tensor) -> bool:
     """Whether a point ``1 x d`` of the unit box is among others, ``k x d`` or None, but for rounding."""
-    return points is not None and bool(((points - x).abs() <= ROUNDING).all(-1).any())
+    return points is not None and bool(is_among(x, points, lambda a, b: (b - a).abs() <= ROUNDING))
 
 
 def generation_strategy(
@@ -227,12 +228,12 @@ def generation_strategy(
     check_count(0, seed=0 if seed is None else seed)
     initial, num_restarts, raw_samples = int(initial), int(num_restarts), int(raw_samples)  # 8.0 is a whole number
     chosen = choose(method, settings, {"num_initial": initial}, standardised=False)
-    # These standardise rewards (RobustGP by the inliers), so in any units, unless one of the settings has a unit.
-    standardises = chosen.model in (RobustGP, BKBModel)
+    # Models that standardise take rewards in any units, unless one of the settings has a unit.
+    standardises = chosen.standardises
     any_units = standardises and "noise_var" not in chosen.model_options and not outcome_limits
-    if outcome_limits and chosen.model is not RobustGP:
+    if outcome_limits and not chosen.takes("outcome_limits"):
         raise ValueError(f"{method} has no outcome_limits; only {DEFAULT} has them.")
-    options = chosen.model_options | ({"maximize": None} if chosen.model is RobustGP else {})
+    options = chosen.model_options | ({"maximize": None} if chosen.takes("maximize") else {})
 
     def config(**more: Any) -> ModelConfig:
         return ModelConfig(
@@ -408,7 +409,7 @@ def _feasible(constraints: list[Any], adapter: Any, X: Tensor) -> Tensor:
             total += weight * unit * predict(model, X, large_is_good).mean
             if isinstance(model, RobustGP):
                 refused = model.train_X_all[~model.recommendable(large_is_good)]
-                feasible &= ~(X.unsqueeze(1) == refused).all(-1).any(1)
+                feasible &= ~is_among(X, refused)
         feasible &= total <= constraint.bound if upper else total >= constraint.bound
     return feasible
 

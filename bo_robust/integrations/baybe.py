@@ -21,6 +21,7 @@ from botorch.models.transforms.input import Normalize
 from torch import Tensor
 
 from bo_robust.models import OutlierPrior, RobustGP, suggest_replicates
+from bo_robust.utils.linalg import is_among
 from bo_robust.utils.upstream import baybe_context
 
 if TYPE_CHECKING:
@@ -116,8 +117,7 @@ def recommend(campaign: Campaign) -> pd.DataFrame:
     values = torch.stack([model.predict(encoded).mean for model in models], -1)
     value = campaign.objective.to_botorch()(values).flatten()
     for model in models:
-        refused = (encoded.unsqueeze(1) == model.train_X_all[~model.recommendable()]).all(-1).any(1)
-        value = value.masked_fill(refused, -float("inf"))
+        value = value.masked_fill(is_among(encoded, model.train_X_all[~model.recommendable()]), -float("inf"))
     means = {f"{target.name}_mean": mean for target, mean in zip(campaign.targets, values.T.numpy(), strict=True)}
     experiments = campaign.measurements[list(campaign.searchspace.parameter_names)]
     return experiments.assign(**means).iloc[[int(value.argmax())]]

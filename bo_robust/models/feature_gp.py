@@ -93,6 +93,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
     train_inputs: tuple[Tensor]
     train_targets: Tensor
     _num_outputs = 1
+    evaluates_in_blocks = True  # so that callers need not
     _half_grid = True  # the same kernel from half the Fourier features
     _symmetric = False  # any root of K_D does
     _cache: tuple[NystromWeights | None, WeightPosterior] | None = None

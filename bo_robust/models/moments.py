@@ -22,10 +22,7 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.confidence.information_gain import exact as exact_gain
-from bo_robust.models.bkb import BKBModel
-from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.exact_moments import MIN_VARIANCE, exact_moments
-from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.utils.upstream import latent_posterior, moment_transforms
 
 
@@ -46,24 +43,24 @@ def marginal_moments(
         block: Points evaluated together, >= 1; memory is about ``block`` numbers per point.
         posterior_transform: To one output.
         X_pending: Points whose outcomes are on their way, ``k x d`` for all of X or ``lead x k x d``. The variance is
-            the one after observing them, the mean stays (GP-BUCB, Desautels et al. 2014, hallucination). For a
-            ``BKBModel`` and ``k x d`` points this is :meth:`~bo_robust.models.BKBModel.with_pending`.
+            the one after observing them, the mean stays (GP-BUCB, Desautels et al. 2014, hallucination). A model with
+            a method ``with_pending`` is asked for it with ``k x d`` points, as ``BKBModel``.
 
     Raises:
         ValueError: if the posterior has more than one output per point, or there are pending points and the posterior
             is neither Gaussian nor one per model of a ``ModelListGP``.
     """
-    if X_pending is not None and X_pending.ndim == 2 and isinstance(model, BKBModel):
+    asked: Any = model
+    if X_pending is not None and X_pending.ndim == 2 and hasattr(model, "with_pending"):
         mean, _ = marginal_moments(model, X, block, posterior_transform)
-        return mean, marginal_moments(model.with_pending(X_pending), X, block, posterior_transform)[1]
+        return mean, marginal_moments(asked.with_pending(X_pending), X, block, posterior_transform)[1]
     line = _line(posterior_transform)
     if X_pending is None and line is not None:
-        exact = model.marginal(X) if isinstance(model, CandidateEnsemble) else exact_moments(model, X)
+        exact = asked.marginal(X) if hasattr(model, "marginal") else exact_moments(model, X)
         if exact is not None:
             return line[0] + line[1] * exact[0], line[1] ** 2 * exact[1]
-    # Blocks of one: on a ModelList's posteriors, transforms to one output work for one point at a time only, and a
-    # FeatureGP makes its own blocks.
-    if _is_plain_list(model) or (isinstance(model, FeatureGP) and X_pending is None):
+    # On a ModelList's posteriors, transforms to one output work for one point at a time only.
+    if _is_plain_list(model) or (getattr(model, "evaluates_in_blocks", False) and X_pending is None):
         block = 1
     if X_pending is not None and X_pending.ndim > 2:  # points of one t-batch belong together
         return _with_pending(model, X, posterior_transform, X_pending)
@@ -120,11 +117,16 @@ def given_first(mean: Tensor, covariance: Tensor, noise: Tensor) -> tuple[Tensor
 def information_gain(model: Model) -> Tensor:
     """1/2 logdet(I + N^(-1/2) K N^(-1/2)) of an exact GP's training inputs, in nats, ``batch_shape``.
 
-    N holds the noise variances: with N = noise_var I it is the realised gamma_t of the widths. It has no gradient. For
-    a ``FeatureGP`` K is Phi Phi^T. ``ValueError`` for other models, or several outputs.
+    N holds the noise variances: with N = noise_var I it is the realised gamma_t of the widths. It has no gradient. A
+    model with an attribute ``information_gain`` has its own; of a ``FeatureGP`` K is Phi Phi^T. ``ValueError`` for
+    other models, or several outputs.
     """
-    if isinstance(model, FeatureGP):
-        return model.information_gain
+    own: Any = model
+    return own.information_gain if hasattr(model, "information_gain") else exact_information_gain(model)
+
+
+def exact_information_gain(model: Model) -> Tensor:
+    """:func:`information_gain` of an exact GP."""
     noise = getattr(getattr(model, "likelihood", None), "noise", None)
     if not isinstance(model, ExactGP) or model.num_outputs != 1 or noise is None:
         raise ValueError(f"the information gain is that of exact GPs with one output, not of {type(model).__name__}.")

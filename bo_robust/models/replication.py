@@ -13,6 +13,7 @@ from torch import Tensor
 from bo_robust.models.robust_gp import RobustGP
 from bo_robust.models.training_data import nearly_equal
 from bo_robust.utils.input_checks import check_finite, check_like, quoted
+from bo_robust.utils.linalg import is_among
 
 SAME = 0.999  # correlation of f at two points from which on an observation of one is a replicate of the other
 
@@ -78,7 +79,7 @@ def suggest_replicates(
     rows, replicates = _undecided(model, candidates, maximize, held_only)
     X, chosen = model.train_X_all, list[int]()
     for row in rows.tolist():
-        pending = X_pending is not None and _holds(X_pending, X[row])
+        pending = X_pending is not None and is_among(X[row], X_pending, nearly_equal)
         if not replicates[row, chosen].any() and not pending:
             chosen.append(row)
     return X[chosen[:q]] if chosen else None
@@ -102,7 +103,7 @@ def _undecided(
         replicates = replicates | _correlated(model)
     rows = replication_candidates(model, maximize, replicates)
     if candidates is not None:
-        rows = rows[[_holds(candidates, X[row]) for row in rows.tolist()]]
+        rows = rows[is_among(X[rows], candidates, nearly_equal)]
     value = model.signed_Y(maximize)
     outvoted = (replicates & model.inlier_mask & (value > value.unsqueeze(1))).any(1)  # by better ones at its point
     contradicted = ~model.inlier_mask & replicates.any(1) & ~outvoted & (value > value.median())
@@ -136,8 +137,3 @@ def _correlated(model: RobustGP) -> Tensor:
     scale = covariance.diagonal().sqrt()
     correlation = covariance / (scale * scale.unsqueeze(-1))
     return (correlation >= SAME) & ~torch.eye(len(scale), dtype=torch.bool, device=scale.device)
-
-
-def _holds(X: Tensor, point: Tensor) -> bool:
-    """Whether ``d`` is one of the points ``m x d``, but for rounding."""
-    return bool(nearly_equal(X, point).all(-1).any())

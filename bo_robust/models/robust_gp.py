@@ -275,6 +275,11 @@ class RobustGP(RecommendingGP):
         return model.train(training)
 
     @property
+    def flagged(self) -> Tensor:
+        """Which observations are outliers, ``n`` bool."""
+        return ~self.inlier_mask
+
+    @property
     def num_outliers(self) -> int:
         return int((~self.inlier_mask).sum())
 

@@ -21,7 +21,7 @@ from gpytorch.module import Module
 from torch import Tensor
 
 from bo_robust.confidence.truncation import TRUNCATIONS, Truncation, check_rule, truncate
-from bo_robust.models.moments import information_gain
+from bo_robust.models.moments import exact_information_gain
 from bo_robust.models.training_data import (
     MovableGP,
     check_added,
@@ -141,9 +141,14 @@ class TruncatedGP(MovableGP):
         return self.rewards.abs() > self.levels
 
     @property
+    def flagged(self) -> Tensor:
+        """:attr:`truncated`, ``batch_shape x n``."""
+        return self.truncated.squeeze(-1)
+
+    @property
     def information_gain(self) -> Tensor:
         """Realised 1/2 logdet(I + K / noise_var) of the observed points, in nats, ``batch_shape``."""
-        return information_gain(self)
+        return exact_information_gain(self)
 
     def condition_on_observations(
         self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any

@@ -40,6 +40,7 @@ from bo_robust.utils.linalg import median_and_mad
 # Share of the rewards with more than half of their weight truncated beyond which the model warns, as a run does. More
 # than for TruncatedGP: a truncated reward may come back as data inform its directions.
 NOTABLE = 0.5
+MOSTLY = 0.1  # a reward counts as flagged if a larger share of its weight is beyond the level
 CHUNK = 512  # rewards at a time: a chunk of the products u y stays in the cache
 
 
@@ -164,6 +165,11 @@ class TruncatedFeatureGP(FeatureGP):
     def mostly_truncated(self, share: float) -> Tensor:
         """Whether each reward has more than this share of its weight u^2 beyond the level, ``n`` bool."""
         return mostly_beyond(*self._directions(), self.truncation_level, share)
+
+    @property
+    def flagged(self) -> Tensor:
+        """Which rewards have more than a tenth of their weight u^2 beyond the level, ``n`` bool."""
+        return self.mostly_truncated(MOSTLY)
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """The prior; :class:`UnsupportedError` in evaluation mode where no conjugate posterior belongs to it."""
