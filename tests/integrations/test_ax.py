@@ -557,12 +557,10 @@ def test_bad_settings_are_refused():
     for method, settings, message in (
         ("ei", {}, r"unknown method 'ei'; .*one of: ata-gp-ucb, bkb, gp-ucb"),
         ("tgp-ucb", {}, "tgp-ucb needs alpha, moment_bound"),
-        ("gp-ucb", {"noise_var": torch.tensor(1.0)}, "plain JSON"),
         ("gp-ucb", {"initial": 0}, "initial"),
         ("robust", {"seed": "a"}, "seed must be a whole number >= 0, got 'a'"),
         ("robust", {"num_restarts": 2.5}, "num_restarts must be a whole number >= 1, got 2.5"),
         ("robust", {"num_restarts": 8, "raw_samples": 4}, "raw_samples must be a whole number >= 8, got 4"),
-        ("v-ucb", {"environment": {"points": [{"z": 0.0}, {"z": 0.0, "u": 1.0}]}}, "same names"),
     ):
         with pytest.raises(ValueError, match=message):
             generation_strategy(method, **settings)
