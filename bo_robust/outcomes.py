@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bo_robust.inputs import Data
 from bo_robust.models.reward_units import robust_units
 from bo_robust.models.training_data import checked_limits
 from bo_robust.search_space import numbers
@@ -40,32 +41,28 @@ class Outputs:
         return self.scaled.shape[-1] > 1
 
     @classmethod
-    def of(
-        cls,
-        Y: Any,
-        constraints: Any,
-        maximize: bool | Sequence[bool],
-        n: int,
-        centered: bool,
-        outcome_limits: Any = None,
-    ) -> Outputs:
-        Y = _objectives(Y, n)
-        C = _constraints(constraints, Y)
-        m, every = Y.shape[-1], torch.cat([Y, C], -1)
-        signs = [maximize] * m if isinstance(maximize, bool) else list(maximize)
-        if len(signs) != m:
-            raise ValueError(f"maximize needs one value, or one for each of {m} objectives, got {quoted(maximize)}.")
-        units = [robust_units(y[y.isfinite()].numpy()) for y in every.mT] if n else []
-        center = torch.tensor([u.center if j < m else 0.0 for j, u in enumerate(units)], dtype=torch.float64)
-        scale = torch.tensor([u.scale for u in units], dtype=torch.float64)
-        if not (center.isfinite() & scale.isfinite()).all():
-            raise ValueError("readings differ by more than floating point holds; divide them by their size.")
-        scale[:m] *= torch.where(torch.tensor(signs), 1.0, -1.0)[: len(scale)]
-        _warn_of_sentinels(Y)
+    def of(cls, data: Data, n: int, centered: bool) -> Outputs:
+        """The readings of n designs; raises ``ValueError`` where they are none."""
+        Y = numbers("Y", data.Y)
+        Y = Y.unsqueeze(-1) if Y.ndim == 1 else Y
+        if Y.ndim != 2 or len(Y) != n or Y.shape[-1] == 0:
+            raise ValueError(f"Y needs one row for each of the {n} designs of X, got shape {tuple(Y.shape)}.")
+        if not Y.isfinite().all():
+            row = int((~Y.isfinite()).any(-1).nonzero()[0])
+            raise ValueError(f"Y has no finite value in row {row}: give that design in X_failed or X_pending instead.")
+        m = Y.shape[-1]
+        C = Y[:, :0] if data.constraints is None else numbers("constraints", data.constraints)
+        if C.ndim != 2 or len(C) != n:
+            raise ValueError(f"constraints need one row for each of the {n} designs of X, got {tuple(C.shape)}.")
+        C = C.where(C.isfinite(), math.nan)[:, C.isfinite().any(0) if n else slice(None)]
+        every = torch.cat([Y, C], -1)
+        center, scale = _units(every, m, data.maximize)
+        for j, y in enumerate(Y.mT):
+            _warn_of_sentinel(y, j)
         scaled = ((every - center) / scale).clamp(-LARGEST, LARGEST) if n else every
         if n and not centered:
             scaled, center = scaled + center / scale, torch.zeros_like(center)
-        pairs = _limits(outcome_limits, m)
+        pairs = _limits(data.outcome_limits, m)
         for pair, y in zip(pairs, Y.mT, strict=True):
             if n:
                 checked_limits(pair, y)
@@ -74,24 +71,18 @@ class Outputs:
         return cls(scaled, center, scale, [*limits, *[None] * C.shape[-1]], m)
 
 
-def _objectives(given: Any, n: int) -> Tensor:
-    """Readings of objectives, ``n x m``; ``ValueError`` unless they are finite."""
-    Y = numbers("Y", given)
-    Y = Y.unsqueeze(-1) if Y.ndim == 1 else Y
-    if Y.ndim != 2 or len(Y) != n or Y.shape[-1] == 0:
-        raise ValueError(f"Y needs one row for each of the {n} designs of X, got shape {tuple(Y.shape)}.")
-    if not Y.isfinite().all():
-        row = int((~Y.isfinite()).any(-1).nonzero()[0])
-        raise ValueError(f"Y has no finite value in row {row}: give that design in X_failed or X_pending instead.")
-    return Y
-
-
-def _constraints(given: Any, Y: Tensor) -> Tensor:
-    """Readings of the constraints that have any, ``n x k``, NaN where there is none."""
-    n, C = len(Y), Y[:, :0] if given is None else numbers("constraints", given)
-    if C.ndim != 2 or len(C) != n:
-        raise ValueError(f"constraints need one row for each of the {n} designs of X, got {tuple(C.shape)}.")
-    return C.where(C.isfinite(), math.nan)[:, C.isfinite().any(0) if n else slice(None)]
+def _units(every: Tensor, m: int, maximize: bool | Sequence[bool]) -> tuple[Tensor, Tensor]:
+    """Center and scale of m objectives and of constraints, which keep their zero; none before there are readings."""
+    signs = [maximize] * m if isinstance(maximize, bool) else list(maximize)
+    if len(signs) != m:
+        raise ValueError(f"maximize needs one value, or one for each of {m} objectives, got {quoted(maximize)}.")
+    units = [robust_units(y[y.isfinite()].numpy()) for y in every.mT] if len(every) else []
+    center = torch.tensor([u.center if j < m else 0.0 for j, u in enumerate(units)], dtype=torch.float64)
+    scale = torch.tensor([u.scale for u in units], dtype=torch.float64)
+    if not (center.isfinite() & scale.isfinite()).all():
+        raise ValueError("readings differ by more than floating point holds; divide them by their size.")
+    scale[:m] *= torch.where(torch.tensor(signs), 1.0, -1.0)[: len(scale)]
+    return center, scale
 
 
 def _limits(given: Any, m: int) -> list[Limits | None]:
@@ -112,16 +103,15 @@ def _in_units(limits: Limits, center: float, scale: float) -> Limits:
     return (lower, upper) if scale > 0.0 else (upper, lower)
 
 
-def _warn_of_sentinels(Y: Tensor) -> None:
-    for j, y in enumerate(Y.mT):
-        if (value := _sentinel(y)) is not None:
-            warnings.warn(
-                f"{value:g} was read at several designs, and lies far from all other readings of objective {j}: "
-                "if it stands for a measurement that failed, give these designs as failed (Optuna: raise "
-                "TrialPruned); the model takes numbers for readings.",
-                UserWarning,
-                stacklevel=5,
-            )
+def _warn_of_sentinel(y: Tensor, j: int) -> None:
+    if (value := _sentinel(y)) is not None:
+        warnings.warn(
+            f"{value:g} was read at several designs, and lies far from all other readings of objective {j}: "
+            "if it stands for a measurement that failed, give these designs as failed (Optuna: raise "
+            "TrialPruned); the model takes numbers for readings.",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def _sentinel(y: Tensor) -> float | None:

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from torch.quasirandom import SobolEngine
 
+from bo_robust.inputs import Space
 from bo_robust.utils.input_checks import quoted
 from bo_robust.utils.random import stream
 
@@ -41,50 +42,47 @@ class SearchSpace:
     inequalities: tuple[Constraint, ...] = ()  # >=
 
     @classmethod
-    def of(
-        cls,
-        bounds: Any,
-        candidates: Any,
-        discrete: Any,
-        categorical: Any,
-        X: Any,
-        equalities: Sequence[Any] = (),
-        inequalities: Sequence[Any] = (),
-    ) -> SearchSpace:
-        """The space of these arguments of :func:`bo_robust.suggest`; raises ``ValueError`` where they make none."""
-        if (bounds is None) == (candidates is None):
+    def of(cls, given: Space, X: Any) -> SearchSpace:
+        """The space without its conditions, and with what is fixed; raises ``ValueError`` where there is none."""
+        if (given.bounds is None) == (given.candidates is None):
             raise ValueError("give either bounds (2 x d) or candidates (N x d): they say which designs there are.")
-        values = [
-            {int(i): numbers("discrete and categorical values", sorted(v)) for i, v in given.items()}
-            for given in (discrete, categorical)
-        ]
-        if candidates is not None:
-            if equalities or inequalities:
+        discrete, categorical = (
+            {int(i): numbers("discrete and categorical values", sorted(v)) for i, v in (values or {}).items()}
+            for values in (given.discrete, given.categorical)
+        )
+        kinds = "equality_constraints", "inequality_constraints"
+        if given.candidates is not None:
+            if any(getattr(given, kind) for kind in kinds):
                 raise ValueError("candidates say which designs there are; leave out those that break a constraint.")
-            table = numbers("candidates", candidates)
+            table = numbers("candidates", given.candidates)
             if table.ndim != 2 or len(table) < 2 or not table.isfinite().all():
                 raise ValueError(f"candidates must be N x d finite numbers, N >= 2, got {tuple(table.shape)}.")
             seen = numbers("X", X).reshape(-1, table.shape[-1]) if len(X) else table
             both = torch.cat([table, seen])
-            return cls(torch.stack([both.amin(0), both.amax(0)]), table, values[0], values[1])
-        box = numbers("bounds", bounds)
+            space = cls(torch.stack([both.amin(0), both.amax(0)]), table, discrete, categorical)
+            return space.with_fixed(given.fixed or {})
+        box = numbers("bounds", given.bounds)
         if box.ndim != 2 or len(box) != 2 or not (box.isfinite().all() and (box[0] < box[1]).all()):
-            raise ValueError(f"bounds must be 2 x d finite numbers, the lower below the upper, got {quoted(bounds)}.")
-        limits = [
-            tuple(_constraint(name, one, box.shape[-1], values[1]) for one in given)
-            for name, given in (("equality_constraints", equalities), ("inequality_constraints", inequalities))
-        ]
-        by_column = [values[0].get(i, values[1].get(i)) for i in range(box.shape[-1])]
+            form = "2 x d finite numbers, the lower below the upper"
+            raise ValueError(f"bounds must be {form}, got {quoted(given.bounds)}.")
+        limits = (
+            tuple(_constraint(kind, one, box.shape[-1], categorical) for one in getattr(given, kind)) for kind in kinds
+        )
+        space = cls(box, None, discrete, categorical, {}, *limits)
+        return replace(space, candidates=space._points()).with_fixed(given.fixed or {})
+
+    def _points(self) -> Tensor | None:
+        """All designs, where every column has values of its own and they are few; raises ``ValueError`` if none is."""
+        by_column = [self.discrete.get(i, self.categorical.get(i)) for i in range(self.bounds.shape[-1])]
         count = math.prod(math.inf if v is None else len(v) for v in by_column)
-        points = None
-        if count <= MOST_POINTS:
-            points = torch.cartesian_prod(*cast(list[Tensor], by_column)).reshape(int(count), -1)
-        space = cls(box, points, values[0], values[1], {}, *limits)
-        if points is not None and (limits[0] or limits[1]):
-            space = replace(space, candidates=points[[space._excess(x) == 0.0 for x in points]])
-            if len(cast(Tensor, space.candidates)) == 0:
+        if count > MOST_POINTS:
+            return None
+        points = torch.cartesian_prod(*cast(list[Tensor], by_column)).reshape(int(count), -1)
+        if self.equalities or self.inequalities:
+            points = points[[self._excess(x) == 0.0 for x in points]]
+            if len(points) == 0:
                 raise ValueError("no design fulfils equality_constraints and inequality_constraints.")
-        return space
+        return points
 
     def with_fixed(self, fixed: Mapping[int, float]) -> SearchSpace:
         """The space of those designs that have these values, by number of the column."""
@@ -99,6 +97,12 @@ class SearchSpace:
             if len(points) == 0:
                 raise ValueError(f"no candidate has the values of fixed, {dict(fixed)}.")
         return replace(self, candidates=points, fixed=fixed)
+
+    conditioned = False
+
+    @property
+    def designs(self) -> SearchSpace:
+        return self
 
     @property
     def columns(self) -> int:

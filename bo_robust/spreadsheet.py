@@ -19,9 +19,10 @@ import numpy as np
 import torch
 from botorch.utils.multi_objective.pareto import is_non_dominated
 
-from bo_robust.campaign import KINDS, Campaign
+from bo_robust.campaign import Campaign
 from bo_robust.cells import FAILED, TableError
 from bo_robust.columns import Column
+from bo_robust.said import KINDS
 from bo_robust.suggest import Suggestion, suggest
 
 
@@ -49,26 +50,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def ask(campaign: Campaign) -> tuple[Suggestion, list[str]]:
     """What :func:`suggest` says of a campaign, and its warnings."""
-    options, X = campaign.options, campaign.X
-    given = campaign.space()
-    if campaign.conditions:
-        given["conditions"] = [i for i, column in enumerate(campaign.columns) if column.observed]
-        given |= {"worst": options.worst, "set_conditions": not options.observe}
-    left, total = campaign.left()
+    options, (left, total) = campaign.options, campaign.left
     with warnings.catch_warnings(record=True) as said:
         found = suggest(
-            np.array([X[i] for i in campaign.read]),
-            campaign.Y,
+            campaign.data,
+            space=campaign.space,
             # Of a finite space there are no more than those left, and replicates.
             q=options.n if total is None else min(options.n, left + len(campaign.read)),
-            maximize=campaign.maximize,
-            constraints=campaign.C if campaign.required and campaign.read else None,
-            X_pending=[X[i] for i in campaign.pending],
-            X_failed=[X[i] for i in campaign.failed],
-            outcome_limits=campaign.limits,
             settings={"outcome_scale": None if options.outcome_scale == "none" else "auto"},
             seed=options.seed,
-            **given,
         )
     return found, [f"Warning: {one.message}" for one in said]
 
@@ -76,7 +66,7 @@ def ask(campaign: Campaign) -> tuple[Suggestion, list[str]]:
 def designs_to_print(campaign: Campaign, found: Suggestion) -> tuple[list[list[str]], list[str]]:
     """The designs to measure next with a header, as the file writes them, and lines about those that are missing."""
     columns, listed = campaign.columns, campaign.listed
-    left, total = campaign.left()
+    left, total = campaign.left
     kept, taken = [], {tuple(x): i for i, x in enumerate(campaign.X)}
     for x, again in zip(found.X.tolist(), found.replicate.tolist(), strict=True):
         new = tuple(x) not in taken
@@ -115,64 +105,71 @@ def _written(columns: list[Column], x: list[float], cells: dict[str, list[str]],
 
 def _about(found: Suggestion, campaign: Campaign) -> list[str]:
     """Lines about readings that look wrong, what to measure again, and the design to use now."""
-    lines = []
-    results, columns, read = campaign.results, campaign.columns, campaign.read
     if found.model is None:
         return ["No reading yet: these are first designs."]
+    lines = _about_readings(found, campaign)
+    if not (found.outliers | found.held).any():
+        lines.append("No reading looks wrong.")
+    alone = [list(campaign.X[campaign.read[row]]) for row in found.held.nonzero().flatten().tolist()]
+    for x in found.X[found.replicate].tolist():
+        design = ", ".join(f"{c.name} = {c.decode(v)}" for c, v in zip(campaign.columns, x, strict=True))
+        reason = "far from all others" if x in alone else "looks wrong"
+        lines.append(f"Measure again: {design}; its reading is the best, but {reason}.")
+    if len(campaign.objectives) > 1:
+        return lines + _front(found, campaign)
+    return lines + _recommended(found, campaign)
+
+
+def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
+    """Lines about the scale of each outcome, and its flagged and held readings."""
+    lines = []
     models: Any = getattr(found.model, "models", [found.model])
-    modelled = [j for j in range(len(campaign.outcomes)) if j < len(campaign.objectives) or _read_any(campaign, j)]
+    modelled = [j for j in range(len(campaign.outcomes)) if len(_rows_of(campaign, j))]
     for j, model in zip(modelled, models, strict=True):
-        name = campaign.outcomes[j]
-        rows = _rows_of(campaign, j)
+        name, rows, goal = campaign.outcomes[j], _rows_of(campaign, j), j < len(campaign.objectives)
+        cells, numbers = campaign.results.cells(name), campaign.results.lines
         if not model.outcome_scale.is_identity:
             lines.append(
                 f"{name} is modelled on a scale of its own ({model.outcome_scale}), on which factors count more than "
                 "differences; --outcome-scale none models the readings as they are."
             )
         for place in (~model.inlier_mask).nonzero().flatten().tolist():
-            row = rows[place]
-            where = f"Row {results.lines[read[row]]} looks wrong: {name} = {results.cells(name)[read[row]]} is"
-            if not model.within_limits()[place]:
-                lines.append(f"{where} beyond the limits.")
-                continue
-            others = "what others predict"
-            if j < len(campaign.objectives):
-                others = f"{float(found.expected[row, j]):.4g}, which the others predict"
-            lines.append(f"{where} {abs(float(model.loo_zscore[place])):.3g} standard deviations from {others}.")
+            at = campaign.read[rows[place]]
+            others = f"{float(found.expected[rows[place], j]):.4g}, which the others predict" if goal else ""
+            off = (
+                f"{abs(float(model.loo_zscore[place])):.3g} standard deviations from {others or 'what others predict'}"
+            )
+            what = off if model.within_limits()[place] else "beyond the limits"
+            lines.append(f"Row {numbers[at]} looks wrong: {name} = {cells[at]} is {what}.")
         twice = model.replicate_mask().any(1)
-        for place in model.held_on_good_side(maximize=j < len(campaign.objectives)).nonzero().flatten().tolist():
-            at = read[rows[place]]
-            then = "Measure it again before you rely on it"
-            if twice[place]:
-                then = "The other reading of its design disagrees"
+        for place in model.held_on_good_side(maximize=goal).nonzero().flatten().tolist():
+            at = campaign.read[rows[place]]
+            then = (
+                "The other reading of its design disagrees"
+                if twice[place]
+                else "Measure it again before you rely on it"
+            )
             lines.append(
-                f"Row {results.lines[at]}: {name} = {results.cells(name)[at]} is far from all others that fit, and "
+                f"Row {numbers[at]}: {name} = {cells[at]} is far from all others that fit, and "
                 f"plausible only if {name} varies by factors. {then}."
             )
-    if not (found.outliers | found.held).any():
-        lines.append("No reading looks wrong.")
-    alone = [list(campaign.X[read[row]]) for row in found.held.nonzero().flatten().tolist()]
-    for x in found.X[found.replicate].tolist():
-        design = ", ".join(f"{c.name} = {c.decode(v)}" for c, v in zip(columns, x, strict=True))
-        reason = "far from all others" if x in alone else "looks wrong"
-        lines.append(f"Measure again: {design}; its reading is the best, but {reason}.")
-    if len(campaign.objectives) > 1:
-        return lines + _front(found, campaign)
-    if found.best is None:
-        lines.append("No design can be recommended yet.")
-    else:
-        row = read[found.best]
-        design = ", ".join(f"{c.name} = {results.cells(c.name)[row]}" for c in columns if not c.observed)
-        low, high = found.interval
-        beyond = [c.title for c, v in zip(columns, campaign.X[row], strict=True) if not (c.observed or c.holds(v))]
-        tail = f" in the worst {100.0 * campaign.options.worst:g} % of conditions" if campaign.conditions else ""
-        lines.append(
-            f"Recommended now: row {results.lines[row]} ({design}), expected {campaign.objectives[0]}{tail} "
-            f"{found.mean:.4g} (95 % from {low:.4g} to {high:.4g})."
-        )
-        if beyond:
-            lines.append(f"It lies outside the range that was given for {', '.join(beyond)}.")
     return lines
+
+
+def _recommended(found: Suggestion, campaign: Campaign) -> list[str]:
+    """Lines about the design to use now."""
+    if found.best is None:
+        return ["No design can be recommended yet."]
+    columns, row = campaign.columns, campaign.read[found.best]
+    design = ", ".join(f"{c.name} = {campaign.results.cells(c.name)[row]}" for c in columns if not c.observed)
+    low, high = found.interval
+    tail = f" in the worst {100.0 * campaign.options.worst:g} % of conditions" if campaign.space.conditions else ""
+    line = (
+        f"Recommended now: row {campaign.results.lines[row]} ({design}), expected {campaign.objectives[0]}{tail} "
+        f"{found.mean:.4g} (95 % from {low:.4g} to {high:.4g})."
+    )
+    beyond = [c.title for c, v in zip(columns, campaign.X[row], strict=True) if not (c.observed or c.holds(v))]
+    return [line, f"It lies outside the range that was given for {', '.join(beyond)}."] if beyond else [line]
 
 
 def _front(found: Suggestion, campaign: Campaign) -> list[str]:
@@ -197,10 +194,6 @@ def _rows_of(campaign: Campaign, j: int) -> list[int]:
     if j < len(campaign.objectives):
         return list(range(len(campaign.read)))
     return np.flatnonzero(np.isfinite(campaign.C[:, j - len(campaign.objectives)])).tolist()
-
-
-def _read_any(campaign: Campaign, j: int) -> bool:
-    return len(_rows_of(campaign, j)) > 0
 
 
 class _Parser(argparse.ArgumentParser):

@@ -127,41 +127,56 @@ def read_table(path: Path | str, wanted: Iterable[str] = (), decimal: str | None
     kept = [(i + 1, row) for i, row in enumerate(grid) if any(row)]
     if not kept:
         raise TableError(f"{path} is empty; its first row must name the columns.")
-    lines, rows = [i for i, _ in kept], [row for _, row in kept]
-    header = _header(rows, wanted)
-    width = max(i + 1 for i, name in enumerate(rows[header]) if name)
+    names, above, below = _columns(path, kept, _header([row for _, row in kept], wanted), notes)
+    units = {}
+    if below and _is_units(below[0][1], [row for _, row in below[1:]]):
+        (line, row), *below = below
+        units = _units(names, row)
+        notes.append(f"Row {line} holds units.")
+    elif above and sum(map(bool, above[-1][1])) > len(names) / 2 and _is_units(above[-1][1], [r for _, r in below]):
+        *above, (line, row) = above
+        units = _units(names, row)
+        notes.append(f"Row {line} holds units.")
+    notes += [f"Row {line} is above the names, and is not read." for line, _ in above]
+    lines, rows = [line for line, _ in below], [row for _, row in below]
+    mark = decimal or _decimal_mark(path, rows)
+    return Table(Path(path), names, rows, lines, units, separator, mark, decimal is not None, tuple(notes))
+
+
+Lines = list[tuple[int, list[str]]]  # rows with their number in the file
+
+
+def _columns(path: Path | str, kept: Lines, header: int, notes: list[str]) -> tuple[list[str], Lines, Lines]:
+    """The names, and the rows above and below them, of columns that hold something."""
+    width = max(i + 1 for i, name in enumerate(kept[header][1]) if name)
     for line, row in kept[header + 1 :]:
         if extra := [cell for cell in row[width:] if cell]:
             raise TableError(f"{path}, row {line} has the cell {extra[0]!r} beyond the last name; name its column.")
-    while width > 2 and len(rows) > header + 1 and _is_note(rows[-1]):
-        notes.append(f"Row {lines.pop()} is a note below the table, and is not read.")
-        rows.pop()
-    rows = [(row + [""] * width)[:width] for row in rows]
-    names, above, below = rows[header], rows[:header], rows[header + 1 :]
-    used = [i for i, name in enumerate(names) if name or any(row[i] for row in below)]
-    if unnamed := [i for i in used if not names[i]]:
-        raise TableError(f"{path}: column {unnamed[0] + 1} has no name in row {lines[header]}.")
-    (names,), above, below = ([[row[i] for i in used] for row in part] for part in ([names], above, below))
+    while width > 2 and len(kept) > header + 1 and _is_note(kept[-1][1]):
+        notes.append(f"Row {kept[-1][0]} is a note below the table, and is not read.")
+        kept = kept[:-1]
+    rows = [(row + [""] * width)[:width] for _, row in kept]
+    used = [i for i, name in enumerate(rows[header]) if name or any(row[i] for row in rows[header + 1 :])]
+    named_rows = [(line, [row[i] for i in used]) for (line, _), row in zip(kept, rows, strict=True)]
+    line, names = named_rows[header]
+    if unnamed := [i for i, name in zip(used, names, strict=True) if not name]:
+        raise TableError(f"{path}: column {unnamed[0] + 1} has no name in row {line}.")
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         raise TableError(f"{path} has two columns {twice[0]!r}; rename one.")
-    lines, units = lines[header + 1 :], {}
-    if below and _is_units(below[0], below[1:]):
-        units, below, lines = _units(names, below[0]), below[1:], lines[1:]
-        notes.append(f"Row {lines[0] - 1 if lines else header + 2} holds units.")
-    elif above and sum(map(bool, above[-1])) > len(names) / 2 and _is_units(above[-1], below):
-        units, above = _units(names, above[-1]), above[:-1]
-        notes.append(f"Row {kept[header - 1][0]} holds units.")
-    notes += [f"Row {kept[i][0]} is above the names, and is not read." for i in range(len(above))]
+    return names, named_rows[:header], named_rows[header + 1 :]
+
+
+def _decimal_mark(path: Path | str, rows: list[list[str]]) -> str:
+    """The decimal mark that numbers show, or ""."""
     shown: dict[str, str] = {}
-    for column in zip(*below, strict=True):
+    for column in zip(*rows, strict=True):
         shown |= decimal_marks(column)
-    if len(shown) > 1 and decimal is None:
+    if len(shown) > 1:
         point, comma = shown["."], shown[","]
         raise TableError(
             f"{path} has {point!r} and {comma!r}: write one decimal mark, or say with --decimal which it is."
         )
-    mark = decimal or next(iter(shown), "")
-    return Table(Path(path), names, below, lines, units, separator, mark, decimal is not None, tuple(notes))
+    return next(iter(shown), "")
 
 
 def _header(rows: list[list[str]], wanted: Iterable[str]) -> int:

@@ -75,7 +75,7 @@ def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, c
     table = with_column(name, cells)
     read = campaign(table)
     assert names(read) == ALL
-    assert f"Left out: {name} ({reason}" in read.first_line()
+    assert f"Left out: {name} ({reason}" in read.introduction()[0]
     if reason in ("counts the rows", "codes with leading zeros"):
         assert names(campaign(table, "--parameters", f"{name},temperature")) == {name, "temperature"}
 
@@ -91,7 +91,7 @@ def test_a_second_outcome_is_no_parameter(campaign):
     assert read.C[:3, 0].tolist() == pytest.approx([3.1, -0.2, 2.9])
     blank = [[*row, "" if i == 2 else 80 + i] for i, row in enumerate(ROWS)]
     blank[2][3] = ""
-    assert "purity (blank where yield is, so an outcome)" in campaign(text(blank, [*NAMES, "purity"])).first_line()
+    assert "purity (blank where yield is, so an outcome)" in campaign(text(blank, [*NAMES, "purity"])).introduction()[0]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_candidates_and_readings_are_looked_at_together(campaign):
     readings = "temperature,solvent,yield\n60,DMF,20\n70,water,30\n80,DMF,44\n60,water,11\n"
     read = campaign(readings, candidates="temperature,solvent\n65,DMF\n65,water\n65,MeCN\n")
     assert names(read) == {"temperature", "solvent"}
-    assert read.left() == (3, 3)
+    assert read.left == (3, 3)
     table = with_column("id", ["094", "182", "071", "407", "069", "119", "137", "413"])
     listed = "id,temperature,time,catalyst\n0,60,2,1\n1,70,2,1\n2,60,4,1\n3,60,1,2\n"
     read = campaign(table, candidates=listed)
@@ -248,12 +248,12 @@ def test_the_sum_of_a_mixture_is_recognised(campaign):
     parts = [(46, 16), (26, 48), (28, 59), (54, 42), (40, 0), (31, 48)]
     table = text([(a, b, 100 - a - b, 40 + a % 7) for a, b in parts], ["A", "B", "C", "yield"])
     read = campaign(table)
-    assert read.space()["equality_constraints"] == [([0, 1, 2], [1.0, 1.0, 1.0], 100.0)]
+    assert read.space.equality_constraints == [([0, 1, 2], [1.0, 1.0, 1.0], 100.0)]
     assert "A + B + C = 100 in every row, and so in proposals." in read.introduction()
-    assert campaign(table, "--sum", "none").space()["equality_constraints"] == []
+    assert campaign(table, "--sum", "none").space.equality_constraints == []
     read = campaign(table, "--sum", "A,B=60", "--where", "A + 2 B <= 90", "B - 0.5*C>=-20")
-    assert read.space()["equality_constraints"] == [([0, 1], [1.0, 1.0], 60.0)]
-    assert read.space()["inequality_constraints"] == [([0, 1], [-1.0, -2.0], -90.0), ([1, 2], [1.0, -0.5], -20.0)]
+    assert read.space.equality_constraints == [([0, 1], [1.0, 1.0], 60.0)]
+    assert read.space.inequality_constraints == [([0, 1], [-1.0, -2.0], -90.0), ([1, 2], [1.0, -0.5], -20.0)]
 
 
 def test_a_missing_excel_reader_or_plot_loses_nothing(tmp_path, monkeypatch, capsys):

@@ -91,7 +91,7 @@ def test_blank_readings_are_under_way_and_failed_ones_failed(write, monkeypatch)
     table[2][-1], table[5][-1] = "", "failed"
     seen = {}
     monkeypatch.setattr(
-        "bo_robust.spreadsheet.suggest", lambda X, Y, **given: seen.update(given) or suggest(X, Y, **given)
+        "bo_robust.spreadsheet.suggest", lambda data, **given: seen.update(vars(data)) or suggest(data, **given)
     )
     assert call(write(table, separator=";")) == 0
     assert [x[0] for x in seen["X_pending"]] == [table[2][0]]

@@ -4,10 +4,11 @@ import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
 
+from bo_robust.analysis import _failure_model, _WhereTrialsSucceed
 from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.outcomes import _sentinel
 from bo_robust.search_space import SearchSpace
-from bo_robust.suggest import _failure_model, _WhereTrialsSucceed, suggest
+from bo_robust.suggest import Data, Space, suggest
 
 SEARCH = {"restarts": 2, "raw_samples": 32}
 BOX = [[0.0, -1.0], [4.0, 1.0]]
@@ -139,9 +140,7 @@ def test_designs_under_way_and_failed_ones_are_not_asked_again_on_a_list():
 
 def test_the_initial_design_counts_parameters_and_is_capped_by_a_list():
     def initial(**space):
-        return SearchSpace.of(
-            space.get("bounds"), space.get("candidates"), {}, space.get("categorical", {}), []
-        ).num_initial
+        return SearchSpace.of(Space(**space), []).num_initial
 
     assert initial(bounds=[[0.0] * 3, [1.0] * 3]) == 8
     assert initial(bounds=[[0.0], [14.0]], categorical={0: range(15)}) == 4
@@ -265,6 +264,18 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
 def test_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         suggest(**{"X": X3, "Y": [1.0, 2.0, 0.0], "bounds": BOX} | arguments)
+
+
+def test_data_and_a_space_are_what_their_fields_are():
+    X = designs()
+    made = suggest(Data(X, f(X), X_pending=X[:1]), space=Space(bounds=BOX), **SEARCH).X
+    assert torch.equal(made, suggest(X, f(X), bounds=BOX, X_pending=X[:1], **SEARCH).X)
+    with pytest.raises(TypeError, match="no argument 'bound'; did you mean 'bounds'"):
+        suggest(X, f(X), bound=BOX)
+    with pytest.raises(TypeError, match="not both"):
+        suggest(X, f(X), space=Space(bounds=BOX), bounds=BOX)
+    with pytest.raises(TypeError, match="not both"):
+        suggest(Data(X, f(X)), maximize=False, bounds=BOX)
 
 
 def test_sums_and_inequalities_are_kept_on_a_box_steps_and_a_finite_space():

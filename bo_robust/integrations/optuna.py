@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from bo_robust.methods import DEFAULT, choose
 from bo_robust.search_space import MOST_POINTS
-from bo_robust.suggest import Suggestion, suggest
+from bo_robust.suggest import Data, Space, Suggestion, suggest
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.random import stream
 from bo_robust.utils.upstream import optuna_contains
@@ -30,7 +31,7 @@ from bo_robust.utils.upstream import optuna_contains
 __all__ = ["Recommendation", "RobustSampler"]
 
 # Arguments of `suggest`; others are of the method.
-SEARCH = ("outcome_limits", "num_initial", "repeats", "restarts", "raw_samples", "device")
+SEARCH = ("num_initial", "repeats", "restarts", "raw_samples", "device")
 
 
 class Recommendation(NamedTuple):
@@ -87,8 +88,9 @@ class RobustSampler(BaseSampler):
             raise ValueError(f"{name} is the direction of the Optuna study; give create_study direction='{name}'.")
         check_count(0, seed=0 if seed is None else seed)
         self._search = {name: value for name, value in settings.items() if name in SEARCH}
+        self._limits = settings.pop("outcome_limits", None)
         self._settings = {name: value for name, value in settings.items() if name not in SEARCH}
-        choose(method, self._settings, also=("seed", "fixed", *SEARCH))
+        choose(method, self._settings, also=("seed", "fixed", "outcome_limits", *SEARCH))
         self._method, self._fixed = method, dict(fixed)
         self._seed = secrets.randbits(32) if seed is None else int(seed)
 
@@ -168,17 +170,9 @@ class RobustSampler(BaseSampler):
 
     def _suggest(self, study: Study, history: _History, q: int, trial: int = 0) -> Suggestion:
         return suggest(
-            history.X,
-            [t.values for t in history.completed] or torch.empty(0, len(study.directions)),
-            bounds=torch.tensor([axis.bounds for axis in history.axes], dtype=torch.float64).T,
+            replace(history.data(study), outcome_limits=self._limits),
+            space=history.space(self._fixed),
             q=q,
-            maximize=[direction == StudyDirection.MAXIMIZE for direction in study.directions],
-            constraints=history.constraints(),
-            discrete={i: a.values for i, a in enumerate(history.axes) if a.values and not a.choices},
-            categorical={i: a.values for i, a in enumerate(history.axes) if a.values and a.choices},
-            fixed={i: a.number(self._fixed[a.name]) for i, a in enumerate(history.axes) if a.name in self._fixed},
-            X_pending=history.running,
-            X_failed=history.failed,
             method=self._method,
             settings=self._settings,
             seed=self._seed,
@@ -234,6 +228,27 @@ class _History:
         self.X = self._rows(self.completed)
         self.running = self._rows([t for t in rest if t.state == TrialState.RUNNING])
         self.failed = self._rows([t for t in rest if t.state != TrialState.RUNNING])
+
+    def space(self, fixed: Mapping[str, Any]) -> Space:
+        """The designs that there are, where some parameters are fixed."""
+        axes = list(enumerate(self.axes))
+        return Space(
+            bounds=torch.tensor([axis.bounds for axis in self.axes], dtype=torch.float64).T,
+            discrete={i: axis.values for i, axis in axes if axis.values and not axis.choices},
+            categorical={i: axis.values for i, axis in axes if axis.values and axis.choices},
+            fixed={i: axis.number(fixed[axis.name]) for i, axis in axes if axis.name in fixed},
+        )
+
+    def data(self, study: Study) -> Data:
+        """What the trials say."""
+        return Data(
+            self.X,
+            [t.values for t in self.completed] or torch.empty(0, len(study.directions)),
+            maximize=[direction == StudyDirection.MAXIMIZE for direction in study.directions],
+            constraints=self.constraints(),
+            X_pending=self.running,
+            X_failed=self.failed,
+        )
 
     def constraints(self) -> list[list[float]] | None:
         """Values of all constraints, a row for each completed trial; None where there are none."""

@@ -54,8 +54,8 @@ def calls(monkeypatch):
     """Trial and arguments of every call of ``suggest``, and what it returned."""
     seen = []
 
-    def call(X, Y, **given):
-        seen.append({"X": X, "Y": Y, **given, "found": suggest(X, Y, **given)})
+    def call(data, space, **given):
+        seen.append({**vars(data), **vars(space), **given, "found": suggest(data, space=space, **given)})
         return seen[-1]["found"]
 
     monkeypatch.setattr(ours, "suggest", call)
