@@ -86,6 +86,9 @@ class RobustSampler(BaseSampler):
     ) -> None:
         for name in {"minimize", "maximize"} & set(settings):
             raise ValueError(f"{name} is the direction of the Optuna study; give create_study direction='{name}'.")
+        if method == "v-ucb":
+            hint = "call bo_robust.suggest(..., conditions=...), or take Ax and generation_strategy('v-ucb', ...)"
+            raise ValueError(f"v-ucb is not in Optuna, which has no word for a parameter that is observed: {hint}.")
         check_count(0, seed=0 if seed is None else seed)
         self._search = {name: value for name, value in settings.items() if name in SEARCH}
         self._limits = settings.pop("outcome_limits", None)
@@ -119,13 +122,15 @@ class RobustSampler(BaseSampler):
     def recommend(self, study: Study) -> Recommendation:
         """Return the parameters to use: those of the completed trial of the best posterior mean, constraints included.
 
+        The study may be another sampler's, or loaded without one: ``RobustSampler().recommend(study)``.
         They are not those of the luckiest trial, as ``study.best_params`` are. Parameters that are not modelled are
         those of the latest completed trial there. Raises ``ValueError`` if the study has several objectives, no trial
         is completed or none is predicted to keep the constraints, or they have no parameter in common.
         """
         search_space = self.infer_relative_search_space(study)
         if len(study.directions) > 1:
-            raise ValueError("recommend takes one objective; study.best_trials has the best of several.")
+            hint = "study.best_trials has the best of several, of which outlier_trials and held_trials may be wrong"
+            raise ValueError(f"recommend takes one objective; {hint}.")
         history = _History(study, search_space)
         if not (search_space and history.completed):
             raise ValueError(

@@ -426,6 +426,14 @@ def test_before_anything_is_completed():
     assert len({objective(trial) for trial in trials}) == 4
 
 
+def test_a_study_of_another_sampler_is_recommended_from():
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0), direction="maximize")
+    study.optimize(objective, n_trials=12)
+    found = RobustSampler(seed=0).recommend(study)
+    assert found.x in [trial.params for trial in study.trials]
+    assert found.value == pytest.approx(f(**found.x), abs=1.0)
+
+
 def two_objectives(method):
     optuna.create_study(sampler=sampler(method), directions=["minimize"] * 2).optimize(lambda t: 2 * [objective(t)], 2)
 
@@ -433,7 +441,7 @@ def two_objectives(method):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: RobustSampler("v-ucb"), "v-ucb needs environment"),
+        (lambda: RobustSampler("v-ucb"), "no word for a parameter that is observed: call"),
         (lambda: RobustSampler(restart=3), r"robust has no setting 'restart'; did you mean 'restarts'"),
         (lambda: RobustSampler(sed=1), "'seed'"),
         (lambda: RobustSampler(maximize=True), "maximize is the direction"),
