@@ -6,9 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from botorch.cross_validation import efficient_loo_cv
 
 from bo_robust.cells import TableError
+from bo_robust.conditions import encoded_space
+from bo_robust.methods import predict
+
+ACROSS = 5  # panels side by side, at most
+POINTS = 61  # of a curve
 
 if TYPE_CHECKING:
     from bo_robust.campaign import Campaign
@@ -28,10 +34,11 @@ def plot(found: Suggestion, campaign: Campaign, path: Path) -> None:
     if found.model is None:
         raise TableError("there is no reading yet, so --plot draws nothing.")
     models: Any = getattr(found.model, "models", [found.model])
-    goals, columns = campaign.objectives, campaign.columns
-    figure = Figure(figsize=(3.2 * (1 + len(columns)), 3.0 * len(goals)), layout="constrained")
-    axes = figure.subplots(len(goals), 1 + len(columns), squeeze=False)
-    lines = [campaign.results.lines[i] for i in campaign.read]
+    goals, panels = campaign.objectives, 1 + len(campaign.columns)
+    rows = -(-panels // ACROSS)
+    across = -(-panels // rows)
+    figure = Figure(figsize=(3.4 * across, 3.0 * rows * len(goals)), layout="constrained")
+    axes = figure.subplots(rows * len(goals), across, squeeze=False).reshape(len(goals), -1)
     for j, name in enumerate(goals):
         y, inlier = campaign.Y[:, j], models[j].inlier_mask.cpu().numpy()
         out = ~inlier | models[j].held_on_good_side(maximize=True).cpu().numpy()
@@ -39,28 +46,79 @@ def plot(found: Suggestion, campaign: Campaign, path: Path) -> None:
         limits = _limits(np.concatenate([y[~out], found.expected[:, j].numpy()]))
         predicted = found.expected[:, j].numpy().copy()
         left_out = predicted.copy()
-        left_out[inlier] = _left_out(models[j], campaign, found, j)
+        left_out[inlier] = _in_units(models[j], campaign, j, _left_out(models[j])).ravel()
         predicted[~out] = left_out[~out]
-        _scatter(axes[j, 0], predicted, y, out, lines, limits)
+        _scatter(axes[j, 0], predicted, y, out, campaign, limits)
         axes[j, 0].plot(limits, limits, "-", color="0.7", zorder=0)
         axes[j, 0].set(xlabel="predicted from all other readings", ylabel=campaign.titles[name], xlim=limits)
-        for axis, column in zip(axes[j, 1:], columns, strict=True):
-            x = np.array([campaign.X[i][columns.index(column)] for i in campaign.read])
-            _scatter(axis, x, y, out, lines, limits)
-            axis.set(xlabel=column.title)
+        for i, (axis, column) in enumerate(zip(axes[j, 1:], campaign.columns, strict=False)):
+            _response(axis, models[j], campaign, found, j, i)
+            x = np.array([campaign.X[row][i] for row in campaign.read])
+            _scatter(axis, x, y, out, campaign, limits)
+            axis.set(xlabel=column.title, ylabel=campaign.titles[name])
             if column.categories:
+                axis.set_xlim(-0.5, len(column.categories) - 0.5)
                 axis.set_xticks(range(len(column.categories)), column.categories, rotation=30, ha="right")
+        for axis in axes[j, panels:]:
+            figure.delaxes(axis)
     figure.savefig(path, dpi=120)
 
 
-def _left_out(model: Any, campaign: Campaign, found: Suggestion, j: int) -> Any:
-    """Predictions of the inliers, each from all others, in units of the readings."""
+def _left_out(model: Any) -> Any:
+    """Predictions of the inliers, each from all others."""
     posterior: Any = efficient_loo_cv(model).posterior
-    mean = posterior.mean.detach().cpu().numpy().ravel()
+    return posterior.mean.detach()
+
+
+def _response(axis: Any, model: Any, campaign: Campaign, found: Suggestion, j: int, i: int) -> None:
+    """Draw mean and 95 % interval along column i, where the others are those of the design to use now."""
+    sense = campaign.maximize[j]
+    best = found.best
+    if best is None:
+        best = int((found.expected[:, j] if sense else -found.expected[:, j]).argmax())
+    at, column = campaign.read[best], campaign.columns[i]
+    x, seen = np.array(campaign.X[at]), [campaign.X[row][i] for row in campaign.read]
+    low, high = min(*column.span, *seen), max(*column.span, *seen)
+    values = np.arange(len(column.categories)) if column.categories else np.linspace(low, high, POINTS)
+    designs = np.array([moved for value in values if (moved := _moved(campaign, x, i, float(value))) is not None])
+    if len(designs) == 0:
+        return
+    space = encoded_space(campaign.space, [campaign.X[row] for row in campaign.read])
+    U = space.encode(torch.from_numpy(designs))
+    mean, lower, upper = (_in_units(model, campaign, j, part) for part in predict(model, U))
+    if column.categories:
+        errors = np.abs(np.sort([lower, upper], 0) - mean)
+        axis.errorbar(designs[:, i], mean, errors, fmt="_", color="tab:orange", markersize=14, zorder=1)
+    else:
+        axis.fill_between(designs[:, i], lower, upper, color="tab:orange", alpha=0.2, linewidth=0, zorder=0)
+        axis.plot(designs[:, i], mean, "-", color="tab:orange", zorder=1)
+    shared = any(i in columns for columns, *_ in campaign.space.equality_constraints)
+    others = "the rest in the ratios of" if shared else "all else as in"
+    axis.set_title(f"model, {others} row {campaign.results.lines[at]}", fontsize=8, color="tab:orange", pad=9)
+
+
+def _moved(campaign: Campaign, x: Any, i: int, value: float) -> Any:
+    """The design with another value in column i; parts of its mixture share the rest as before. None if they cannot."""
+    moved = x.copy()
+    moved[i] = value
+    for columns, factors, total in campaign.space.equality_constraints:
+        if i in columns:
+            others = [(k, c) for k, c in zip(columns, factors, strict=True) if k != i]
+            rest = total - factors[list(columns).index(i)] * value
+            share = sum(c * x[k] for k, c in others)
+            if share == 0.0 or rest / share < 0.0:
+                return None
+            for k, _ in others:
+                moved[k] = x[k] * rest / share
+    return moved
+
+
+def _in_units(model: Any, campaign: Campaign, j: int, values: Any) -> Any:
+    """What the model predicts, in units of the readings."""
     # The model has readings of its own, in units that those of the table are a line of.
     own, read = model.train_Y_all.cpu().numpy().ravel(), campaign.Y[:, j]
     slope, start = np.polyfit(own, read, 1) if np.ptp(own) > 0.0 else (1.0, 0.0)
-    return start + slope * mean
+    return start + slope * values.cpu().numpy()
 
 
 def _limits(y: Any) -> tuple[float, float]:
@@ -69,7 +127,7 @@ def _limits(y: Any) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _scatter(axis: Any, x: Any, y: Any, out: Any, lines: list[int], limits: tuple[float, float]) -> None:
+def _scatter(axis: Any, x: Any, y: Any, out: Any, campaign: Campaign, limits: tuple[float, float]) -> None:
     """Readings, those beyond the limits as triangles at the edge."""
     inside = np.clip(y, *limits)
     axis.plot(x[~out], inside[~out], "o", markersize=4)
@@ -77,7 +135,7 @@ def _scatter(axis: Any, x: Any, y: Any, out: Any, lines: list[int], limits: tupl
         if (out & far).any():  # an empty line that is not clipped spoils the layout
             axis.plot(x[out & far], inside[out & far], mark, color="tab:red", markersize=7, clip_on=False)
     for place in np.flatnonzero(out):
-        text = f"row {lines[place]}: {y[place]:g}"
+        text = f"row {campaign.results.lines[campaign.read[place]]}: {y[place]:g}"
         side, shift = ("right", -6) if x[place] > 0.5 * (np.min(x) + np.max(x)) else ("left", 6)
         at = (x[place], inside[place])
         note = axis.annotate(text, at, (shift, -10), textcoords="offset points", fontsize=8, ha=side)

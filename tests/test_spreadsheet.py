@@ -6,12 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from bo_robust.__main__ import main as program
 from bo_robust.spreadsheet import main
-from bo_robust.suggest import suggest
+from bo_robust.spreadsheet_plot import POINTS, _moved
+from bo_robust.suggest import Space, suggest
 
 HEADER = ["temperature", "solvent", "yield"]
 
@@ -333,7 +335,19 @@ def test_the_plot_names_rows_of_the_file(write, capsys, tmp_path, monkeypatch):
     predicted, read = first.lines[0].get_data()
     assert len(read) == 15
     assert max(abs(predicted - read)) < 10.0
+    (curve,) = (line for line in others[0].lines if len(line.get_xdata()) == POINTS)
+    at, mean = curve.get_data()
+    assert abs(at[mean.argmax()] - 70.0) < 4.0  # where `best` is largest
+    assert "model, all else as in row" in others[1].get_title()
     assert "The picture of all readings is in" in capsys.readouterr().err
+
+
+def test_a_curve_along_a_part_of_a_mixture_keeps_the_sum():
+    class Asked:
+        space = Space(equality_constraints=[([0, 1, 2], [1.0, 1.0, 1.0], 100.0)])
+
+    assert _moved(Asked, np.array([20.0, 20.0, 60.0, 7.0]), 0, 60.0).tolist() == [60.0, 10.0, 30.0, 7.0]
+    assert _moved(Asked, np.array([100.0, 0.0, 0.0, 7.0]), 0, 60.0) is None
 
 
 @pytest.mark.parametrize(
