@@ -14,9 +14,10 @@ from bo_robust.columns import Column, Said, column_of, left_out, spellings
 from bo_robust.conditions import encoded_space
 from bo_robust.inputs import Data, Space
 from bo_robust.said import inequalities, limits_of, requirement, said_of, sums
-from bo_robust.search_space import among, numbers
+from bo_robust.search_space import WEIGHED, among, numbers
 from bo_robust.table import Table, read_table
 
+PARTS = 10.0  # times that difference is the range of each part
 SHAPING = ("bounds", "levels", "step", "sum", "where")  # options for proposals of any design
 
 
@@ -112,10 +113,11 @@ class Campaign:
         for size in range(2, len(parts) + 1):
             for some in combinations(range(len(parts)), size):
                 total = table[:, some].sum(-1)
-                if np.ptp(total) <= 1e-6 * max(1.0, float(np.abs(table[:, some]).max())):
-                    names = [parts[i].name for i in some]
-                    self.equalities.append((names, [1.0] * size, float(f"{np.median(total):.9g}")))
-                    self.mixture = [f"{' + '.join(names)} = {np.median(total):g} in every row, and so in proposals."]
+                if (whole := _sum_of(total, np.ptp(table[:, some], axis=0).min())) is not None:
+                    names, off = [parts[i].name for i in some], float(np.abs(total - whole).max())
+                    self.equalities.append((names, [1.0] * size, whole))
+                    but = f" to within {off:.2g}" if off > 1e-6 * max(1.0, abs(whole)) else ""
+                    self.mixture = [f"{' + '.join(names)} = {whole:g} in every row{but}, and so in proposals."]
                     return
 
     def _sort_rows(self) -> None:
@@ -220,6 +222,16 @@ class Campaign:
         chosen = [i for i, column in enumerate(self.columns) if not column.observed]
         taken = numbers("X", [[x[i] for i in chosen] for x in self.X]).reshape(-1, every.shape[-1])
         return int((~among(every, taken)).sum()), len(every)
+
+
+def _sum_of(totals: np.ndarray, least_range: float) -> float | None:
+    """The sum that all rows have, but for weighing: the roundest in their range; None where they differ."""
+    median, off = float(np.median(totals)), float(np.ptp(totals))
+    exact = 1e-6 * max(1.0, float(np.abs(totals).max()))
+    if off > exact and (off > WEIGHED * abs(median) or least_range < PARTS * off):
+        return None
+    low, high = float(totals.min()) - exact, float(totals.max()) + exact
+    return next((x for k in range(1, 9) if low <= (x := float(f"{median:.{k}g}")) <= high), float(f"{median:.9g}"))
 
 
 def _excess(value: float | None, sign: str, limit: float) -> float:

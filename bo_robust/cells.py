@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-PENDING = ("", "-", "–", "—", "n/a", "na", "#n/a", "#na", "nan")
+PENDING = ("", "-", "–", "—", "n/a", "na", "#n/a", "#na", "nan", "pending", "tbd")
 FAILED = "failed"
 SPACES = str.maketrans(dict.fromkeys("\u00a0\u2007\u2009\u202f", " ") | {"\u2212": "-"})
 PARTS = re.compile(

@@ -15,6 +15,12 @@ from bo_robust.table import Table, named
 LEVELS = 3  # a column of so few values has levels of a plan, from which no step follows
 CHANCE = 0.05  # of values that are all multiples of a step by accident, above which the step is not taken for one
 MOST_STEPS = 4096  # of a column; wider ranges are continuous, and rounded in the end
+DIGITS = 1e5  # steps of a range, beyond which decimals are those of a computer
+IDENTIFIER = re.compile(
+    r"((new|old|run|row|exp|expt|experiment|sample|entry|reaction|rxn|trial|well)?[ _.-]?(id|idx|index|nr|no|num|#)\.?)"
+    r"|run|row|entry|exp|expt|experiment|sample|trial",
+    re.IGNORECASE,
+)
 FINEST = 12  # decimals up to which a step is looked for
 
 
@@ -124,8 +130,10 @@ def column_of(name: str, tables: Sequence[Table], said: Said) -> Column:
         return Column(name, categories=tuple(categories), mark=mark, observed=observed)
     for table, i, cell in places:
         if written(cell) is None:
-            hint = f"correct it, or name the column with --categorical {name}"
-            raise TableError(f"{table.where(i, name)}: {cell!r} is no number; {hint}.")
+            other = next((one for one in cells if written(one) is not None), "")
+            but = f", but {other!r} may be one" if other else ""
+            hint = f"correct one of them, or name the column with --categorical {name}"
+            raise TableError(f"{table.where(i, name)}: {cell!r} is no number{but}; {hint}.")
     if len(units := {table.unit(name) for table in tables if any(table.cells(name)) and table.unit(name)}) > 1:
         raise TableError(f"column {name!r} has the units {' and '.join(sorted(units))}; write one in both files.")
     values = [value for table in tables for value in table.values(name) if value is not None]
@@ -134,7 +142,10 @@ def column_of(name: str, tables: Sequence[Table], said: Said) -> Column:
         raise TableError(f"{table.where(i, name)}: {cell!r} is no whole number, as --integer says.")
     listed = sorted(quantity(level) for level in levels)
     span = said.bounds.get(name) or (min(listed or values, default=0.0), max(listed or values, default=0.0))
-    step = said.steps.get(name, {"integer": 1.0, "continuous": None}.get(kind or "", _step(values)))
+    recognised = _step(values)
+    if recognised is not None and recognised < 1.0 and span[1] - span[0] > DIGITS * recognised:
+        recognised = None
+    step = said.steps.get(name, {"integer": 1.0, "continuous": None}.get(kind or "", recognised))
     return Column(name, next(iter(units), ""), (), span, step, tuple(listed), mark, observed)
 
 
@@ -200,6 +211,8 @@ def _reason(
         return "codes with leading zeros"
     if _counts_rows(tables[-1], name):
         return "counts the rows"
+    if IDENTIFIER.fullmatch(name.strip()) and len(set(filled)) == len(filled) and all(map(str.isdigit, filled)):
+        return "names the rows"
     pending = [all(is_pending(c) or c.lower() == FAILED for c in row) for row in _rows(results, outcomes)]
     blank = [is_pending(cell) for cell in results.cells(name)] if name in results.names else []
     if any(blank) and all(p for p, b in zip(pending, blank, strict=True) if b):

@@ -23,6 +23,7 @@ from bo_robust.utils.input_checks import quoted
 from bo_robust.utils.random import stream
 
 MOST_POINTS = 4096  # combinations of discrete columns up to which every one is evaluated
+WEIGHED = 0.02  # of a sum, by which a design as it was weighed may differ; it may be measured a second time
 EXACT = 1e-6  # of a constraint's largest term, up to which it counts as fulfilled
 SPREAD = 64  # random designs of which an initial design under constraints takes the one farthest from all others
 
@@ -132,7 +133,7 @@ class SearchSpace:
         if self.candidates is not None:
             return fixed and bool(among(x, self.candidates).any())
         inside = bool(((self.bounds[0] <= x) & (x <= self.bounds[1])).all())
-        return fixed and inside and self._excess(x[0]) == 0.0
+        return fixed and inside and self._excess(x[0], WEIGHED) == 0.0
 
     def encode(self, x: Tensor) -> Tensor:
         """Coordinates ``k x D`` of designs ``k x d``."""
@@ -157,14 +158,17 @@ class SearchSpace:
             x[:, i] = values[u[:, i].round().long()]
         return torch.stack([self._feasible(row) for row in x]) if self.equalities or self.inequalities else x
 
-    def _excess(self, x: Tensor) -> float:
-        """By how much a design ``d`` breaks the constraints, each in units of its largest term; 0 if it does not."""
+    def _excess(self, x: Tensor, slack: float = EXACT) -> float:
+        """By how much a design ``d`` breaks the constraints, each in units of its largest term; 0 if it does not.
+
+        Sums may differ by ``slack``.
+        """
         total = 0.0
         for constraints, equal in ((self.equalities, True), (self.inequalities, False)):
             for columns, coefficients, rhs in constraints:
                 terms = x[list(columns)] * torch.tensor(coefficients, dtype=torch.float64)
                 short = (rhs - float(terms.sum())) / max(abs(rhs), float(terms.abs().amax()), 1e-300)
-                total += abs(short) if equal and abs(short) > EXACT else max(short, 0.0) * (short > EXACT)
+                total += abs(short) * (abs(short) > slack) if equal else max(short, 0.0) * (short > EXACT)
         return total
 
     def _feasible(self, x: Tensor) -> Tensor:

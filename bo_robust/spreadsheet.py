@@ -207,6 +207,10 @@ class _Parser(argparse.ArgumentParser):
             message = f"there is no option {given[0]}; did you mean {close[0]}? (--help lists all)"
             if given[0] == "--target":
                 message = "there is no option --target; name the column with --maximize COLUMN or --minimize COLUMN"
+        elif message.startswith("unrecognized"):
+            message = (
+                f"{given[0]!r} follows no option that takes it; repeat an option such as --maximize for each column"
+            )
         raise TableError(f"{message}." if not message.endswith((".", ")")) else message)
 
 

@@ -104,7 +104,7 @@ def named(name: str, names: Sequence[str]) -> str | None:
     """The one of these names that is meant: in full, or but for a unit in brackets and case; None if not one."""
     if name in names:
         return name
-    alike = [known for known in names if _plain(known) == _plain(name)]
+    alike = [known for known in names if _plain(known) in (_plain(name), name.strip().casefold())]
     return alike[0] if len(alike) == 1 else None
 
 
@@ -159,6 +159,9 @@ def _columns(path: Path | str, kept: Lines, header: int, notes: list[str]) -> tu
     used = [i for i, name in enumerate(rows[header]) if name or any(row[i] for row in rows[header + 1 :])]
     named_rows = [(line, [row[i] for i in used]) for (line, _), row in zip(kept, rows, strict=True)]
     line, names = named_rows[header]
+    if len(used) > 1 and used[0] == 0 and not names[0]:  # as pandas writes an index
+        notes.append("Column 1 has no name, and is not read.")
+        named_rows, used, names = [(line, row[1:]) for line, row in named_rows], used[1:], names[1:]
     if unnamed := [i for i, name in zip(used, names, strict=True) if not name]:
         raise TableError(f"{path}: column {unnamed[0] + 1} has no name in row {line}.")
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:

@@ -60,6 +60,8 @@ def with_column(name, cells, rows=ROWS, place=0):
         ("exp", range(112, 120), "counts the rows"),
         ("exp", [1, 2, 3, 5, 6, 7, 8, 11], "counts the rows"),
         ("exp", [100, 103, 106, 109, 112, 115, 118, 121], "counts the rows"),
+        ("new_index", [1642, 299, 1680, 1633, 7, 12, 900, 35], "names the rows"),
+        ("ID", [1642, 299, 1680, 1633, 7, 12, 900, 35], "names the rows"),
         ("date", ["2026-03-03"] * 4 + ["2026-03-04"] * 4, "dates"),
         ("date", ["03.11.2026"] * 4 + ["04.11.2026"] * 4, "dates"),
         ("date", ["3/11/26"] * 4 + ["4/11/26"] * 4, "dates"),
@@ -266,3 +268,40 @@ def test_a_missing_excel_reader_or_plot_loses_nothing(tmp_path, monkeypatch, cap
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     assert main([str(tmp_path / "r.xlsx"), "--maximize", "yield"]) == 2
     assert 'pip install "bo-robust[excel]"' in capsys.readouterr().err
+
+
+def test_an_index_without_a_name_is_left_out_and_said(campaign):
+    read = campaign(with_column("", [7, 3, 9, 1, 4, 8, 2, 6]))
+    assert "" not in names(read)
+    assert "Column 1 has no name, and is not read." in read.introduction()
+
+
+def test_words_for_pending_and_units_behind_brackets(campaign):
+    table = text(with_pending, [*NAMES[:-1], "yield (measured) (%)"])
+    read = campaign(table, goal="yield (measured)")
+    assert len(read.pending) == 2
+
+
+with_pending = [(*row[:-1], mark) for row, mark in zip(ROWS[:2], ("PENDING", "tbd"), strict=True)] + ROWS[2:]
+
+
+def test_decimals_of_a_computer_are_no_step(campaign):
+    cells = ["1.558826153", "0.1", "10", "4.2", "3.1", "7.7", "2.2", "9.1"]
+    (column,) = (c for c in campaign(with_column("speed", cells)).columns if c.name == "speed")
+    assert column.step is None
+
+
+@pytest.mark.parametrize("off", [0.0, 0.09])
+def test_a_mixture_as_it_was_weighed_is_recognised(campaign, off):
+    parts = [(46, 16, 38), (26, 48, 26), (28, 59, 13), (54, 42, 4), (40, 0, 60), (31, 48, 21)]
+    rows = [(a + off * (-1) ** i, b, c, 10 + i) for i, (a, b, c) in enumerate(parts)]
+    read = campaign(text(rows, ["A", "B", "C", "yield"]))
+    assert read.space.equality_constraints == [([0, 1, 2], [1.0, 1.0, 1.0], 100.0)]
+    assert ("to within 0.09" in "".join(read.mixture)) == (off > 0.0)
+
+
+def test_columns_that_change_little_in_sum_are_no_mixture(campaign):
+    rows = [(60 + i * i, 1 + i % 2, 2 - i % 2, 10 + i) for i in range(8)]
+    assert campaign(text(rows, ["temperature", "a", "b", "yield"])).equalities == [(["a", "b"], [1.0, 1.0], 3.0)]
+    rows = [(60 + i * i, 1 + i % 2, 2 - i % 2 + (i == 5), 10 + i) for i in range(8)]
+    assert campaign(text(rows, ["temperature", "a", "b", "yield"])).equalities == []
