@@ -17,7 +17,7 @@ from bo_robust.said import inequalities, limits_of, requirement, said_of, sums
 from bo_robust.search_space import WEIGHED, among, numbers
 from bo_robust.table import Table, read_table
 
-PARTS = 10.0  # times that difference is the range of each part
+PARTS = 20.0  # times that difference, at least, is the range of each part
 SHAPING = ("bounds", "levels", "step", "sum", "where")  # options for proposals of any design
 
 
@@ -226,7 +226,8 @@ class Campaign:
 
 def _sum_of(totals: np.ndarray, least_range: float) -> float | None:
     """The sum that all rows have, but for weighing: the roundest in their range; None where they differ."""
-    median, off = float(np.median(totals)), float(np.ptp(totals))
+    median = float(np.median(totals))
+    off = float(np.abs(totals - median).max())
     exact = 1e-6 * max(1.0, float(np.abs(totals).max()))
     if off > exact and (off > WEIGHED * abs(median) or least_range < PARTS * off):
         return None

@@ -219,6 +219,10 @@ def _reason(
         return f"blank where {outcomes[0]} is, so an outcome"
     if 2 * len(filled) < len(cells):
         return "blank in most rows"
+    if all(re.fullmatch(r"[\d.,]+ ?(-|–|to) ?[\d.,]+.*", cell) for cell in filled):
+        return f"ranges such as {filled[0]}; write one number"
+    if name in results.names and any(_repeats(results, name, outcome) for outcome in outcomes):
+        return f"nearly the same as {outcomes[0]}, so readings of it"
     if all(_names_rows(table, name) for table in tables):
         return "a text of its own in most rows"
     if listed is None and len(set(cells)) == 1 and len(cells) > 1:
@@ -247,6 +251,16 @@ def _counts_rows(table: Table, name: str) -> bool:
         return False
     steps = [after - before for before, after in pairwise(digits)]
     return all(step > 0 for step in steps) and (2 * steps.count(1) > len(steps) or len(set(steps)) == 1)
+
+
+def _repeats(table: Table, name: str, outcome: str) -> bool:
+    """Whether a column has the values of an outcome, but for a tenth of their range, as single readings of a mean."""
+    read = list(zip(table.numbers(name), table.numbers(outcome), strict=True))
+    mark = table.mark
+    both = [(a, b) for a, b in read if a is not None and b is not None]
+    pairs = [(a.value(mark), b.value(mark)) for a, b in both if {a.decimal, b.decimal} <= {"", "?", mark}]
+    spread = max((b for _, b in pairs), default=0.0) - min((b for _, b in pairs), default=0.0)
+    return len(pairs) > LEVELS and max(abs(a - b) for a, b in pairs) < 0.1 * spread
 
 
 def _check_sides(results: Table, outcomes: Sequence[str], reasons: Mapping[str, str], said: Said) -> None:

@@ -61,6 +61,8 @@ def with_column(name, cells, rows=ROWS, place=0):
         ("exp", [1, 2, 3, 5, 6, 7, 8, 11], "counts the rows"),
         ("exp", [100, 103, 106, 109, 112, 115, 118, 121], "counts the rows"),
         ("new_index", [1642, 299, 1680, 1633, 7, 12, 900, 35], "names the rows"),
+        ("T", [f"{60 + i}-{65 + i} C" for i in range(8)], "ranges such as 60-65 C; write one number"),
+        ("rep 1", [row[-1] + 0.1 for row in ROWS], "nearly the same as yield, so readings of it"),
         ("ID", [1642, 299, 1680, 1633, 7, 12, 900, 35], "names the rows"),
         ("date", ["2026-03-03"] * 4 + ["2026-03-04"] * 4, "dates"),
         ("date", ["03.11.2026"] * 4 + ["04.11.2026"] * 4, "dates"),
