@@ -142,10 +142,7 @@ def column_of(name: str, tables: Sequence[Table], said: Said) -> Column:
         raise TableError(f"{table.where(i, name)}: {cell!r} is no whole number, as --integer says.")
     listed = sorted(quantity(level) for level in levels)
     span = said.bounds.get(name) or (min(listed or values, default=0.0), max(listed or values, default=0.0))
-    recognised = _step(values)
-    if recognised is not None and recognised < 1.0 and span[1] - span[0] > DIGITS * recognised:
-        recognised = None
-    step = said.steps.get(name, {"integer": 1.0, "continuous": None}.get(kind or "", recognised))
+    step = said.steps.get(name, {"integer": 1.0, "continuous": None}.get(kind or "", _step(values)))
     return Column(name, next(iter(units), ""), (), span, step, tuple(listed), mark, observed)
 
 
@@ -167,8 +164,8 @@ def _step(values: Sequence[float]) -> float | None:
     shared = math.gcd(*(round(v * 10.0**k) for v in distinct))
     steps = [f * 10**e for e in range(len(str(shared))) for f in (1, 2, 5) if shared % (f * 10**e) == 0]
     sure = [s for s in steps if len(distinct) > LEVELS and s ** -len(distinct) < CHANCE]
-    step = max(sure, default=1)
-    return _rounded(step / 10.0**k)
+    step = _rounded(max(sure, default=1) / 10.0**k)
+    return None if step < 1.0 and max(distinct) - min(distinct) > DIGITS * step else step
 
 
 def _whole(value: float) -> bool:
@@ -205,28 +202,35 @@ def _reason(
         return f"no value yet; --bounds {name}=LOW:HIGH or --levels {name}=A,B makes it a parameter"
     if listed is not None and name not in listed.names:
         return f"not in {listed.path}"
-    if all(map(is_date, filled)):
-        return "dates"
-    if any(re.fullmatch(r"0\d+", cell) for cell in filled):
-        return "codes with leading zeros"
     if _counts_rows(tables[-1], name):
         return "counts the rows"
-    if IDENTIFIER.fullmatch(name.strip()) and len(set(filled)) == len(filled) and all(map(str.isdigit, filled)):
-        return "names the rows"
+    if (reason := _no_numbers(name, filled)) is not None:
+        return reason
     pending = [all(is_pending(c) or c.lower() == FAILED for c in row) for row in _rows(results, outcomes)]
     blank = [is_pending(cell) for cell in results.cells(name)] if name in results.names else []
     if any(blank) and all(p for p, b in zip(pending, blank, strict=True) if b):
         return f"blank where {outcomes[0]} is, so an outcome"
     if 2 * len(filled) < len(cells):
         return "blank in most rows"
-    if all(re.fullmatch(r"[\d.,]+ ?(-|–|to) ?[\d.,]+.*", cell) for cell in filled):
-        return f"ranges such as {filled[0]}; write one number"
     if name in results.names and any(_repeats(results, name, outcome) for outcome in outcomes):
         return f"nearly the same as {outcomes[0]}, so readings of it"
     if all(_names_rows(table, name) for table in tables):
         return "a text of its own in most rows"
     if listed is None and len(set(cells)) == 1 and len(cells) > 1:
         return "one value only"
+    return None
+
+
+def _no_numbers(name: str, filled: Sequence[str]) -> str | None:
+    """Why cells that look like numbers are none that can be chosen; None where they can."""
+    if all(map(is_date, filled)):
+        return "dates"
+    if any(re.fullmatch(r"0\d+", cell) for cell in filled):
+        return "codes with leading zeros"
+    if IDENTIFIER.fullmatch(name.strip()) and len(set(filled)) == len(filled) and all(map(str.isdigit, filled)):
+        return "names the rows"
+    if all(re.fullmatch(r"[\d.,]+ ?(-|–|to) ?[\d.,]+.*", cell) for cell in filled):
+        return f"ranges such as {filled[0]}; write one number"
     return None
 
 

@@ -36,16 +36,15 @@ def plot(found: Suggestion, campaign: Campaign, path: Path) -> None:
     models: Any = getattr(found.model, "models", [found.model])
     goals, panels = campaign.objectives, 1 + len(campaign.columns)
     rows = -(-panels // ACROSS)
-    across = -(-panels // rows)
-    figure = Figure(figsize=(3.4 * across, 3.0 * rows * len(goals)), layout="constrained")
-    axes = figure.subplots(rows * len(goals), across, squeeze=False).reshape(len(goals), -1)
+    size = rows * len(goals), -(-panels // rows)
+    figure = Figure(figsize=(3.4 * size[1], 3.0 * size[0]), layout="constrained")
+    axes = figure.subplots(*size, squeeze=False).reshape(len(goals), -1)
     for j, name in enumerate(goals):
         y, inlier = campaign.Y[:, j], models[j].inlier_mask.cpu().numpy()
         out = ~inlier | models[j].held_on_good_side(maximize=True).cpu().numpy()
         # The readings that look right leave no room for what does not, which would squeeze them to a line.
         limits = _limits(np.concatenate([y[~out], found.expected[:, j].numpy()]))
-        predicted = found.expected[:, j].numpy().copy()
-        left_out = predicted.copy()
+        predicted, left_out = (found.expected[:, j].numpy().copy() for _ in range(2))
         left_out[inlier] = _in_units(models[j], campaign, j, _left_out(models[j])).ravel()
         predicted[~out] = left_out[~out]
         _scatter(axes[j, 0], predicted, y, out, campaign, limits)
@@ -53,8 +52,7 @@ def plot(found: Suggestion, campaign: Campaign, path: Path) -> None:
         axes[j, 0].set(xlabel="predicted from all other readings", ylabel=campaign.titles[name], xlim=limits)
         for i, (axis, column) in enumerate(zip(axes[j, 1:], campaign.columns, strict=False)):
             _response(axis, models[j], campaign, found, j, i)
-            x = np.array([campaign.X[row][i] for row in campaign.read])
-            _scatter(axis, x, y, out, campaign, limits)
+            _scatter(axis, np.array([campaign.X[row][i] for row in campaign.read]), y, out, campaign, limits)
             axis.set(xlabel=column.title, ylabel=campaign.titles[name])
             if column.categories:
                 axis.set_xlim(-0.5, len(column.categories) - 0.5)

@@ -122,8 +122,7 @@ def suggest(
         raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(repeats)}.")
     data, asked = from_arguments(X, Y, space, described)
     encoded = encoded_space(asked, data.X, method)
-    designs = [encoded.rows(name, getattr(data, name)) for name in ("X", "X_pending", "X_failed")]
-    X, pending, failed = designs
+    X, pending, failed = (encoded.rows(name, getattr(data, name)) for name in ("X", "X_pending", "X_failed"))
     trial = len(X) + len(pending) + len(failed) if trial is None else trial
     num_initial = encoded.num_initial if num_initial is None else num_initial
     listed = {} if encoded.candidates is None else {"num_arms": len(encoded.candidates)}
@@ -133,7 +132,7 @@ def suggest(
     if encoded.conditioned and len(X):
         choice = encoded.at_risk(choice, device)
     with _seeded(seed, "fit", len(X), device), _expected_warnings():
-        now = Analysis(encoded, outputs, choice, designs, repeats, device) if len(X) else None
+        now = Analysis(encoded, outputs, choice, [X, pending, failed], repeats, device) if len(X) else None
     chosen = X[:0]
     replicate: list[bool] = []
     for k in range(q):
