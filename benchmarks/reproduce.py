@@ -192,26 +192,19 @@ CLAIMS = [
     Claim(BKB, "2", "no variance starvation at t = 6, 63, 215", "bkb/starvation", check=keeps_its_band),
     Claim(BKB, "Theorem 1", "a dictionary has at most 3 (1 + κ²/λ) α q d_eff points", "bkb/dictionary", check=bounded),
 ]
-# Settings that differ from the configuration's.
-FEWER: dict[str, tuple[str, ...]] = {
-    "value_at_risk/discrete": ("trials=5",),
-    "value_at_risk/portfolio": ("trials=3",),
-    "value_at_risk/robot_pushing": ("trials=3",),
-    "unknown_hyperparameters/lengthscale": ("trials=200",),
-    "unknown_hyperparameters/period": ("trials=200",),
-}
+# Methods that no claim names, for the pictures.
+DRAWN = {"RANDOM"}
 
 
-def config_of(name: str, claims: Sequence[Claim]) -> RunConfig:
-    """A configuration, cut to what its claims are about."""
+def config_of(name: str, claims: Sequence[Claim], seed: int = 0, settings: Sequence[str] = ()) -> RunConfig:
+    """A configuration, cut to what its claims are about; ``settings`` are overrides of ``bo-robust run``."""
     data = read(find_configuration(name))
-    apply_overrides(data, FEWER.get(name, ()))
-    pairs = [[ours, theirs] for claim in claims for ours, _, theirs in claim.compared()]
-    data["compare"] = [pair for i, pair in enumerate(pairs) if pair not in pairs[:i]]
-    if pairs:
-        needed = {label for pair in pairs for label in pair}
-        methods = parse({**data, "compare": []}).panels[0].methods
-        data["methods"] = [method.model_dump() for method in methods if method.label in needed]
+    apply_overrides(data, (*settings, f"seed={data.get('seed', 0) + seed}"))
+    needed = {label for claim in claims for ours, _, theirs in claim.compared() for label in (ours, theirs)}
+    data["compare"] = []
+    if needed:
+        methods = parse(data).panels[0].methods
+        data["methods"] = [method.model_dump() for method in methods if method.label in needed | DRAWN]
         data["panels"] = data["panels"][: 1 + max(claim.panel for claim in claims)]
     return parse(data)
 

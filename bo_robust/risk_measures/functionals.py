@@ -23,7 +23,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from bo_robust.ops.weighted_quantile import check_lower_tail, sorted_masses, tail_weights, weighted_quantile
+from bo_robust.ops.weighted_quantile import check_lower_tail, quantile_index, sorted_masses, tail_weights, weighted_quantile
 from bo_robust.utils.input_checks import check_tensor, is_number, quoted
 
 __all__ = ["CVaR", "Functional", "Mean", "MeanVariance", "ValueAtRisk", "WorstCase", "as_functional"]
@@ -39,6 +39,10 @@ class Functional(ABC):
     @abstractmethod
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """F(values), differentiable; ``ValueError`` if shapes, dtypes or devices do not fit."""
+
+    def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor | None:
+        """The index of the condition whose value F(values) is, ``...``; None where F is no entry of ``values``."""
+        return None
 
     def lower_bound(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """A lower bound on F(f) for every f with lower <= f <= upper: F(lower) if F is monotone."""
@@ -78,6 +82,9 @@ class ValueAtRisk(Functional):
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """The quantile. It is an entry of ``values``, which gets the whole gradient."""
         return weighted_quantile(values, probabilities, self.alpha)
+
+    def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        return quantile_index(values, probabilities, self.alpha)
 
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """Lacing values: l(z) <= VaR(l) and u(z) >= VaR(u), z in the support (Definition 1).
@@ -126,9 +133,12 @@ class WorstCase(Functional):
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """The smallest value. One point gets the whole gradient."""
+        return values.gather(-1, self.selected(values, probabilities).unsqueeze(-1)).squeeze(-1)
+
+    def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         check_tensor("values", values)
         supported = values if probabilities is None else values.masked_fill(probabilities <= 0, math.inf)
-        return values.gather(-1, supported.argmin(-1, keepdim=True)).squeeze(-1)
+        return supported.argmin(-1)
 
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """The points where l is smallest; u(z) >= min u holds at all of them."""
