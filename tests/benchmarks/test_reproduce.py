@@ -1,11 +1,13 @@
 """The reproduction of the papers: its claims are about what is shipped, its verdicts by hand, its page."""
 
 import json
+import math
 
+import pandas as pd
 import pytest
 
 from benchmarks import reproduce
-from benchmarks.reproduce import CLAIMS, Claim, config_of, verdict
+from benchmarks.reproduce import CLAIMS, Claim, config_of, decide, verdict
 
 CONFIGS = sorted({claim.config for claim in CLAIMS})
 
@@ -13,53 +15,58 @@ CONFIGS = sorted({claim.config for claim in CLAIMS})
 @pytest.mark.parametrize("name", CONFIGS)
 def test_claims_are_about_shipped_methods_and_panels(name):
     claims = [claim for claim in CLAIMS if claim.config == name]
-    config = config_of(name, claims)
+    config = config_of(name, claims, seed=3)
+    assert config.panels[0].seed == 3
     for claim in claims:
-        panel = config.panels[claim.panel]
+        labels = config.panels[claim.panel].labels
         for ours, relation, theirs in claim.compared():
             assert relation in ("<", "<=")
-            assert [ours, theirs] in panel.compare
-    if claims[0].pairs:
-        assert {m.label for m in config.panels[0].methods} == {x for pair in config.panels[0].compare for x in pair}
-
-
-def panel(difference, significant):
-    found = {"mean": difference, "error": 0.1, "significant": significant}
-    return {
-        "comparisons": [{"pair": ["a", "b"], "average_regret": found}],
-        "methods": {"a": {"average_regret": [1.0 + difference, 0.1]}, "b": {"average_regret": [1.0, 0.1]}},
-    }
+            assert {ours, theirs} <= set(labels)
 
 
 @pytest.mark.parametrize(
-    ("relation", "difference", "significant", "agrees"),
+    ("relation", "low", "high", "found"),
     [
-        ("<", -0.5, True, True),
-        ("<", -0.1, False, None),
-        ("<", 0.5, True, False),
-        ("<=", 0.1, False, True),
-        ("<=", 0.5, True, False),
+        ("<", -2.0, -0.01, "yes"),
+        ("<", 0.01, 2.0, "no"),
+        ("<", -0.3, 0.3, "no"),  # no difference
+        ("<", -0.31, 0.2, "open"),
+        ("<=", -2.0, 0.3, "yes"),
+        ("<=", 0.1, 0.31, "no"),
+        ("<=", -0.1, 0.31, "open"),
+        ("<", -math.inf, math.inf, "open"),
     ],
 )
-def test_verdicts_by_hand(relation, difference, significant, agrees):
-    claim = Claim("paper", "1", "a is lower", "x", pairs=(f"a {relation} b",))
-    said, found = verdict(claim, panel(difference, significant))
-    assert found is agrees
-    word = "level" if not significant else "lower" if difference < 0 else "higher"
-    assert said == f"a {1 + difference:.3g}, b 1 ({word})"
+def test_decisions_by_hand(relation, low, high, found):
+    assert decide(relation, low, high, tolerance=0.3) == found
 
 
-def test_a_run_ends_in_a_table_and_a_page(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(reproduce, "CLAIMS", [c for c in CLAIMS if c.config == "unknown_hyperparameters/mean"])
-    monkeypatch.setattr(reproduce, "PICTURES", {"one": ("unknown_hyperparameters/mean", "00-d-mean-k-x-x-1.png")})
-    monkeypatch.setattr(reproduce, "FEWER", {"unknown_hyperparameters/mean": ("trials=3", "horizon=5")})
+def test_a_verdict_by_hand():
+    """Differences -1 and -3: mean -2, standard error 1, t(0.975, 1) = 12.706."""
+    rows = [("a", 0, 1.0), ("a", 1, 1.0), ("b", 0, 2.0), ("b", 1, 4.0)]
+    traces = pd.DataFrame(rows, columns=["method", "trial", "regret"])
+    claim = Claim("paper", "1", "a is lower", "x", pairs=("a < b",))
+    said, found = verdict(claim, traces)
+    assert said == "a 1, b 3: -2 [-14.7, 10.7], open"
+    assert found == "open"
+
+
+def test_a_run_adds_trials_until_it_ends_in_a_page(tmp_path, monkeypatch, capsys):
+    name = "unknown_hyperparameters/mean"
+    monkeypatch.setattr(reproduce, "CLAIMS", [c for c in CLAIMS if c.config == name])
+    monkeypatch.setattr(reproduce, "PICTURES", {"one": (name, "00-d-mean-k-x-x-1.png")})
     monkeypatch.setattr(reproduce, "PAGE", tmp_path / "papers.md")
     monkeypatch.setattr(reproduce, "RAW", tmp_path / "raw")
-    arguments = ["--folder", str(tmp_path / "runs"), "--workers", "1"]
+    monkeypatch.setattr(reproduce, "MOST_TRIALS", 4)
+    made = reproduce.config_of
+    monkeypatch.setattr(
+        reproduce, "config_of", lambda *of, settings=(): made(*of, settings=(*settings, "trials=2", "horizon=5"))
+    )
+    arguments = ["--folder", str(tmp_path / "runs"), "--workers", "1", "--full"]
     for _ in range(2):  # the second time nothing is run again
         reproduce.main(arguments)
         rows = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
-        assert [row["scale"] for row in rows] == ["3 x 5"] * 2
+        assert [row["scale"] for row in rows] == ["4 x 5"] * 2
     kept = json.loads((tmp_path / "raw" / "papers.json").read_text())
     assert kept["rows"] == rows
     assert kept["environment"]["minutes"] > 0.0
