@@ -45,7 +45,7 @@ from bo_robust.models import (
 )
 from bo_robust.models.outlier_prior import OutlierPrior
 from bo_robust.models.recommendation import Prediction
-from bo_robust.risk_measures.functionals import ValueAtRisk
+from bo_robust.risk_measures.functionals import as_functional
 from bo_robust.utils.input_checks import check_delta, check_positive
 from bo_robust.utils.specs import SpecError, build, nearest, quoted
 
@@ -265,8 +265,8 @@ def _elimination(settings: Options) -> Options:
 
 def _risk(settings: Options) -> Options:
     finite_environment(settings["environment"], torch.zeros(1, dtype=torch.float64))  # raises
-    ValueAtRisk(settings["risk_level"])  # raises
-    return {"environment": settings["environment"], "functional": settings["risk_level"]}
+    as_functional(settings["functional"])  # raises
+    return {"environment": settings["environment"], "functional": settings["functional"]}
 
 
 METHODS: dict[str, Method] = {
@@ -310,7 +310,7 @@ METHODS: dict[str, Method] = {
         RobustGP,
         ValueAtRiskUCB,
         {"width": {"kind": "finite", "num_arms": 1}, "delta": 0.1}  # the paper's
-        | {"noise_var": None, "environment": ..., "risk_level": 0.1},
+        | {"noise_var": None, "environment": ..., "functional": 0.1},
         acquisition_options=_risk,
     ),
     "he-gp-ucb": Method(

@@ -81,7 +81,9 @@ REFUSALS = [
     *(("weights", lambda p=p: weighted_quantile(Z.T, p, 0.5)) for p in (Z[:2, 0], Z[:, 0].float())),
     *(("values", lambda v=v: weighted_quantile(v, None, 0.5)) for v in (Z[:, :0], Z.long())),
     *(("weight", lambda w=w: MeanVariance(w)) for w in ("1", -1.0)),
-    ("functional", lambda: as_functional("var")),
+    ("functional", lambda: as_functional(10)),
+    ("functional", lambda: as_functional("variance")),
+    ("alpha", lambda: as_functional("var")),
     *(
         ("values", lambda f=f: f(np.array([1.0, 2.0])))
         for f in (ValueAtRisk(0.5), CVaR(0.5), WorstCase(), MeanVariance(1.0))

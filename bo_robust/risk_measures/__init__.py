@@ -6,12 +6,23 @@ from bo_robust.risk_measures.environments import (
     FiniteEnvironment,
     PerturbationEnvironment,
 )
-from bo_robust.risk_measures.functionals import CVaR, Functional, Mean, MeanVariance, ValueAtRisk, WorstCase
+from bo_robust.risk_measures.functionals import (
+    FUNCTIONALS,
+    CVaR,
+    Expectile,
+    Functional,
+    Mean,
+    MeanVariance,
+    ValueAtRisk,
+    WorstCase,
+)
 
 __all__ = [
+    "FUNCTIONALS",
     "CVaR",
     "ContinuousEnvironment",
     "Environment",
+    "Expectile",
     "FiniteEnvironment",
     "Functional",
     "Mean",

@@ -1,4 +1,4 @@
-"""Functionals F of f(x, Z): value at risk, tail mean, worst case, mean, mean minus variance.
+"""Functionals F of f(x, Z): value at risk, tail mean, expectile, worst case, mean, mean minus variance.
 
 A functional maps values at the conditions (``... x w``) and their probabilities to one number. From bounds
 l <= f <= u at every point it derives bounds on F(f) and the points worth observing (:meth:`Functional.lacing`):
@@ -13,20 +13,42 @@ l <= f <= u at every point it derives bounds on F(f) and the points worth observ
   satisfies F(f + c) = F(f) + c, so the z of the widest interval serves.
 
 The points offered satisfy u(z) - l(z) >= F(u) - F(l) for every functional but :class:`MeanVariance`.
+
+A new functional is a subclass and a row of :data:`FUNCTIONALS`.
 """
 
 import math
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from bo_robust.ops.weighted_quantile import check_lower_tail, quantile_index, sorted_masses, tail_weights, weighted_quantile
+from bo_robust.ops.weighted_quantile import (
+    check_lower_tail,
+    quantile_index,
+    sorted_masses,
+    tail_weights,
+    weighted_quantile,
+)
+from bo_robust.utils import specs
 from bo_robust.utils.input_checks import check_tensor, is_number, quoted
 
-__all__ = ["CVaR", "Functional", "Mean", "MeanVariance", "ValueAtRisk", "WorstCase", "as_functional"]
+__all__ = [
+    "FUNCTIONALS",
+    "CVaR",
+    "Expectile",
+    "Functional",
+    "Mean",
+    "MeanVariance",
+    "ValueAtRisk",
+    "WorstCase",
+    "as_functional",
+]
 
 
 class Functional(ABC):
@@ -67,7 +89,8 @@ class Functional(ABC):
 class ValueAtRisk(Functional):
     """VaR_alpha(h) = inf{v : P(h <= v) >= alpha}, the lower alpha-quantile. A small alpha is averse to risk.
 
-    BoTorch's ``VaR(alpha)`` counts from the other side: its alpha is 1 - ours. Cumulative probabilities within 1e-9
+    BoTorch's ``VaR(alpha)`` counts from the other side: its alpha is 1 - ours, and an alpha above 0.5 gets a warning.
+    Cumulative probabilities within 1e-9
     (1e-6 in float32) of alpha count as equal to it (:mod:`bo_robust.ops.weighted_quantile`).
 
     Raises:
@@ -77,7 +100,7 @@ class ValueAtRisk(Functional):
     alpha: float
 
     def __post_init__(self) -> None:
-        check_lower_tail(self.alpha)
+        _check_alpha(self.alpha)
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """The quantile. It is an entry of ``values``, which gets the whole gradient."""
@@ -105,7 +128,7 @@ class CVaR(Functional):
     alpha: float
 
     def __post_init__(self) -> None:
-        check_lower_tail(self.alpha)
+        _check_alpha(self.alpha)
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         return (values * tail_weights(values, probabilities, self.alpha)).sum(-1)
@@ -128,12 +151,42 @@ class CVaR(Functional):
 
 
 @dataclass(frozen=True)
+class Expectile(Functional):
+    """The tau-expectile: argmin_v E |tau - 1{h <= v}| (h - v)^2 (Newey & Powell 1987), the mean for tau = 1/2.
+
+    A tau below 1/2 is averse to risk: values below v count (1 - tau) / tau times as much. Unlike a quantile it sees how
+    bad the bad conditions are. ``ValueError`` if tau is not in (0, 1).
+    """
+
+    tau: float
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.tau) and 0.0 < self.tau < 1.0):
+            raise ValueError(f"tau must be strictly between 0 and 1, got {quoted(self.tau)}.")
+
+    def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        check_tensor("values", values)
+        p = (torch.ones_like(values) if probabilities is None else probabilities.expand_as(values)).detach()
+        with torch.no_grad():
+            ordered, order = values.sort(-1)
+            mass = p.gather(-1, order)
+            below, sums = mass.cumsum(-1), (mass * ordered).cumsum(-1)
+            # tau E (h - v)^+ - (1 - tau) E (v - h)^+ at every value v: it falls, and is 0 at the expectile.
+            above = sums[..., -1:] - sums - ordered * (below[..., -1:] - below)
+            left = self.tau * above - (1.0 - self.tau) * (ordered * below - sums)
+            last = (left >= 0.0).sum(-1, keepdim=True).clamp_min(1) - 1
+            weights = p * torch.where(values <= ordered.gather(-1, last), 1.0 - self.tau, self.tau)
+        return (values * weights).sum(-1) / weights.sum(-1)
+
+
+@dataclass(frozen=True)
 class WorstCase(Functional):
     """Minimum of h over the points of positive probability: VaR as alpha -> 0, the objective of StableOpt."""
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """The smallest value. One point gets the whole gradient."""
-        return values.gather(-1, self.selected(values, probabilities).unsqueeze(-1)).squeeze(-1)
+        index = self.selected(values, probabilities)
+        return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
 
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         check_tensor("values", values)
@@ -204,13 +257,42 @@ class MeanVariance(Functional):
         return Mean()(upper, probabilities) - self.weight * (spread - reach).clamp_min(0.0).square().clamp_max(largest)
 
 
-def as_functional(functional: Functional | float) -> Functional:
-    """Return a functional as it is, and ``ValueAtRisk(alpha)`` for a number; ``ValueError`` for anything else."""
+# Names for Ax, Optuna and YAML.
+FUNCTIONALS: dict[str, type[Functional]] = {
+    "cvar": CVaR,
+    "expectile": Expectile,
+    "mean": Mean,
+    "mean-variance": MeanVariance,
+    "var": ValueAtRisk,
+    "worst": WorstCase,
+}
+
+
+def as_functional(functional: Any) -> Functional:
+    """Return a functional as it is, and one of other words for it.
+
+    A number is the alpha of ``ValueAtRisk``, a text a name in :data:`FUNCTIONALS` ("worst"), and a mapping a name with
+    settings (``{"kind": "cvar", "alpha": 0.1}``). ``ValueError`` for anything else.
+    """
     if isinstance(functional, Functional):
         return functional
     if is_number(functional) and not isinstance(functional, Integral):  # 10 is not 10 %
         return ValueAtRisk(float(functional))
+    if isinstance(functional, str | Mapping):
+        spec = {"kind": functional} if isinstance(functional, str) else functional
+        made: Functional = specs.build(spec, FUNCTIONALS, {}, "functional")
+        return made
     raise ValueError(f"functional must be one of bo_robust.risk_measures or an alpha, got {quoted(functional)}.")
+
+
+def _check_alpha(alpha: float) -> None:
+    check_lower_tail(alpha)
+    if alpha > 0.5:
+        warnings.warn(
+            f"alpha = {alpha:g} is the LOWER tail, the worst {alpha:.0%} of the conditions. BoTorch's VaR({alpha:g}) "
+            f"is alpha = {1.0 - alpha:g} here.",
+            stacklevel=4,
+        )
 
 
 def _spread_and_reach(lower: Tensor, upper: Tensor, probabilities: Tensor | None) -> tuple[Tensor, Tensor]:

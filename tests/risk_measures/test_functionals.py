@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bo_robust.risk_measures.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
+from bo_robust.risk_measures.functionals import (
+    CVaR,
+    Expectile,
+    Mean,
+    MeanVariance,
+    ValueAtRisk,
+    WorstCase,
+    as_functional,
+)
 from bo_robust.risk_measures.selection_rules import select_by_rule
 
 # Few distinct numbers, so that ties are common, and any floats.
@@ -35,7 +43,7 @@ def bounds(draw, max_points=12):
 def test_lacing_values_exist(case, alpha):
     """Theorem 1: any l <= u, any weights, any alpha; a lacing value's interval holds that of the functional."""
     lower, upper, p = case
-    for functional in (ValueAtRisk(alpha), CVaR(alpha), WorstCase(), Mean()):
+    for functional in (ValueAtRisk(alpha), CVaR(alpha), WorstCase(), Mean(), Expectile(alpha)):
         mask = functional.lacing(lower, upper, p)
         assert mask.any()
         assert p is None or (p[mask] > 0).all()
@@ -76,6 +84,7 @@ def test_bounds_hold_the_truth(case, alpha, weight, seed):
         (WorstCase(), 0.0),
         (CVaR(alpha), 1e-9 * scale),
         (Mean(), 1e-12 * scale),
+        (Expectile(alpha), 1e-9 * scale),
         (MeanVariance(weight), 1e-9 * (1 + weight) * scale**2),
     ):
         value = functional(f, p)
@@ -170,3 +179,31 @@ def test_mean_variance_of_numbers_whose_squares_overflow(dtype):
         assert bool((low <= high).all())
         assert bool((functional((lower + upper) / 2.0) <= high).all())
     assert torch.equal(MeanVariance(0.0).upper_bound(lower, upper), upper.mean(-1))
+
+
+def test_expectile_by_hand_and_its_limits():
+    # tau = 0.2: 0.2 (4 - e) = 0.8 (e - 0) with equal weights, so e = 0.8.
+    h = torch.tensor([4.0, 0.0], dtype=torch.float64, requires_grad=True)
+    expectile = Expectile(0.2)(h)
+    assert float(expectile.detach()) == pytest.approx(0.8)
+    assert torch.autograd.grad(expectile, h)[0].tolist() == pytest.approx([0.2, 0.8])
+    values = torch.randn(5, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    p = torch.tensor([0.1, 0.0, 0.2, 0.3, 0.1, 0.2, 0.1], dtype=torch.float64)
+    assert torch.allclose(Expectile(0.5)(values, p), Mean()(values, p))
+    assert torch.allclose(Expectile(1e-9)(values, p), WorstCase()(values, p), atol=1e-6)
+    e = Expectile(0.3)(values, p).unsqueeze(-1)
+    balance = (p * torch.where(values <= e, 0.7, 0.3) * (values - e)).sum(-1)  # the first-order condition
+    assert torch.allclose(balance, torch.zeros(5, dtype=torch.float64), atol=1e-12)
+
+
+def test_functionals_have_names():
+    assert as_functional("worst") == WorstCase()
+    assert as_functional({"kind": "cvar", "alpha": 0.2}) == CVaR(0.2)
+    assert as_functional({"kind": "expectile", "tau": 0.1}) == Expectile(0.1)
+    assert as_functional(0.1) == ValueAtRisk(0.1)
+
+
+@pytest.mark.parametrize("functional", [ValueAtRisk, CVaR])
+def test_a_large_alpha_is_told_which_tail_it_is(functional):
+    with pytest.warns(UserWarning, match=r"BoTorch's VaR\(0.9\) is alpha = 0.1 here"):
+        functional(0.9)

@@ -5,7 +5,6 @@ A method is a frozen dataclass of its settings; the configuration names it by it
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,7 +27,7 @@ from bo_robust.experiments.problems.conditions.base import ConditionsProblem
 from bo_robust.methods import METHODS
 from bo_robust.ops.weighted_quantile import weighted_quantile
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment
-from bo_robust.risk_measures.functionals import Functional, Mean, ValueAtRisk, WorstCase
+from bo_robust.risk_measures.functionals import Functional, ValueAtRisk, as_functional
 from bo_robust.risk_measures.selection_rules import check_selection_rule
 from bo_robust.utils import specs
 from bo_robust.utils.input_checks import check_count, check_positive, is_number
@@ -129,14 +128,17 @@ class Optimised(ConditionsMethod):
 class UpperBound(Optimised):
     """Maximises the upper bound of a functional of f(x, Z), then chooses a condition that the functional offers."""
 
-    functional: ClassVar[Callable[..., Functional]]  # Of the problem's alpha
+    functional: Any = None  # as of bo_robust.risk_measures; None: the value at risk of the problem's alpha
     width: Any = field(default_factory=lambda: METHODS["v-ucb"].settings["width"])
     selection_rule: str = "probable"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.schedule  # raises
+        _ = self.schedule, self.objective(0.1)  # raise
         check_selection_rule(self.selection_rule, ("probable", "uniform"))
+
+    def objective(self, alpha: float) -> Functional:
+        return as_functional(alpha if self.functional is None else self.functional)
 
     @property
     def schedule(self) -> Width:
@@ -147,7 +149,7 @@ class UpperBound(Optimised):
         return schedule
 
     def acquisition(self, now: Round) -> ValueAtRiskUCB:
-        return now.bound(type(self).functional(now.problem.alpha), self.schedule)
+        return now.bound(self.objective(now.problem.alpha), self.schedule)
 
     def propose(self, now: Round) -> Tensor:
         bound = self.acquisition(now)
@@ -184,7 +186,6 @@ class VUCB(UpperBound):
     """
 
     bounds_regret: ClassVar[bool] = True
-    functional = ValueAtRisk
 
     optimizer: Any = None
     scenarios: int = 0
@@ -210,16 +211,18 @@ class VUCB(UpperBound):
         return self.acquisition(now)
 
 
+@dataclass(frozen=True, kw_only=True)
 class StableOptMethod(UpperBound):
     """StableOpt (Bogunovic et al. 2018): the worst condition, however improbable. Its aim is not VaR_alpha."""
 
-    functional = staticmethod(lambda alpha: WorstCase())
+    functional: Any = "worst"
 
 
+@dataclass(frozen=True, kw_only=True)
 class GPUCBMean(UpperBound):
     """GP-UCB on the mean over Z, observed where the interval is widest. Its aim is not VaR_alpha."""
 
-    functional = staticmethod(lambda alpha: Mean())
+    functional: Any = "mean"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,7 +278,7 @@ class RhoKGApx(AcquisitionFunction):
 
     The value of observing f at (x, z) is the best risk that would then be known: the mean, over K ``fantasies`` of the
     observation, of the largest E[VaR_alpha(f(x', Z))] among x itself and the designs ``evaluated`` before, ``n x d_x``.
-    rhoKG would optimise x' for each fantasy. The expectation is over ``samples`` of the posterior at the ``conditions``,
+    rhoKG would optimise x' for each fantasy. The expectation is over ``samples`` of the posterior at ``conditions``,
     ``w x d_z``, which weigh alike.
 
     BoTorch's tutorial makes it of ``fantasize``, ``AppendFeatures`` and ``VaR``. Here an observation changes the
