@@ -10,7 +10,7 @@ from bo_robust.acquisition import GPUCB, StableOpt, ValueAtRiskUCB
 from bo_robust.acquisition.value_at_risk import choose_condition
 from bo_robust.confidence import FiniteWidth
 from bo_robust.risk_measures.environments import FiniteEnvironment, PerturbationEnvironment
-from bo_robust.risk_measures.functionals import CVaR, ValueAtRisk
+from bo_robust.risk_measures.functionals import CVaR, ValueAtRisk, WorstCase
 from tests.problems import conditions, dense_posterior, rand, rbf
 
 NOISE_VAR, LENGTHSCALE, W = 0.05, 0.4, 6
@@ -70,6 +70,19 @@ def test_value_bounds_and_lacing_values_against_a_dense_solve(tkwargs):
     assert torch.allclose(regret_bound, expected)
     best = acqf(x.unsqueeze(-2)).max()
     assert (acqf.regret_bound(x, best) >= regret_bound - 1e-12).all()
+
+
+@pytest.mark.parametrize("functional", [ValueAtRisk(0.3), WorstCase()])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_gradient_through_the_selected_condition_is_that_through_all(tkwargs, functional, batch):
+    acqf = ValueAtRiskUCB(make(tkwargs, batch=batch), conditions(tkwargs), functional, 1.5)
+    x = rand(tkwargs, 4, *(1 for _ in batch), 1, 2, seed=2).requires_grad_()
+    value = acqf(x)
+    lower, upper = acqf.bounds_at(x.squeeze(-2))
+    expected = functional.upper_bound(lower, upper, acqf.environment.probabilities)
+    assert torch.allclose(value, expected, rtol=1e-12)
+    gradient, through_all = (torch.autograd.grad(of.sum(), x)[0] for of in (value, expected))
+    assert torch.allclose(gradient, through_all, rtol=1e-10, atol=1e-12)
 
 
 def test_a_batched_model_has_a_choice_per_member(tkwargs):
