@@ -340,7 +340,9 @@ class RhoKGApx(AcquisitionFunction):
         points = self.model.transform_inputs(pairs)
         white = self._white(points)
         mean = self.model.mean_module(points) + (white.mT @ self.residual).squeeze(-1)
-        root = psd_safe_cholesky(self.model.covar_module(points).to_dense() - white.mT @ white)
+        prior = self.model.covar_module(points).to_dense()
+        size = prior.diagonal(dim1=-2, dim2=-1).amax()  # rounding, and so the jitter, is a share of it
+        root = psd_safe_cholesky((prior - white.mT @ white) / size, max_tries=6) * size.sqrt()
         return _Designs(points, white, mean, root, self.samples @ root.mT)
 
     def _risks(self, designs: _Designs, at: Tensor, white: Tensor, fantasies: Tensor) -> Tensor:
