@@ -1,0 +1,115 @@
+"""Which rule of recommendation is best at the value at risk: ``python -m benchmarks.recommendation_rules FOLDER``.
+
+FOLDER holds a finished or unfinished run of ``bo-robust run configs/value_at_risk/discrete.yaml`` (or another of its
+kind). Each of its trials is seen again at rounds 51, 54, 57 and 60, with the data that its method had gathered and the
+hyperparameters fitted to them, and each rule recommends a design:
+
+- mean, queried: argmax of VaR(mu) over the designs queried so far, the paper's rule;
+- lower, queried: argmax of VaR(mu - w sigma) over them;
+- mean, box: argmax of VaR(mu) over the whole box;
+- lower, box: argmax of VaR(mu - w sigma) over it.
+
+Lines are log10 regret, mean over trials and rounds, and its paired difference from the paper's rule over trials.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from botorch.optim import optimize_acqf
+from torch import Tensor
+
+from benchmarks.common import options, report, report_environment
+from bo_robust.acquisition import ValueAtRiskUCB
+from bo_robust.experiments.conditions.methods import PAPER_WIDTH
+from bo_robust.experiments.conditions.shared_gp import SharedGP
+from bo_robust.experiments.loop_environment import initial_pairs
+from bo_robust.experiments.problems import make_conditions_problem
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem, regret
+from bo_robust.experiments.summary import log_regret, mean_interval
+from bo_robust.utils.random import stream
+
+ROUNDS = (51, 54, 57, 60)
+PROBLEMS = {
+    "Branin-Hoo (1,1)": ("branin", "discrete"),
+    "Goldstein-Price (1,1)": ("goldstein_price", "discrete"),
+    "Hartmann-3 (1,2)": ("hartmann3_12", "discrete"),
+    "Hartmann-3 (2,1)": ("hartmann3_21", "discrete"),
+}
+RULES: dict[str, tuple[bool, bool]] = {  # lower bound instead of mean; box instead of queried designs
+    "mean, queried": (False, False),
+    "lower, queried": (True, False),
+    "mean, box": (False, True),
+    "lower, box": (True, True),
+}
+
+
+def trials_of(folder: Path) -> Iterator[pd.DataFrame]:
+    """The trace of each trial of each method."""
+    finished = folder / "traces.parquet"
+    files = [finished] if finished.exists() else sorted((folder / "jobs").glob("*.parquet"))
+    for file in files:
+        frame = pd.read_parquet(file)
+        for _, rows in frame.groupby(["panel", "method", "trial"], observed=True):
+            yield rows.sort_values("round")
+
+
+def recommend(problem: ConditionsProblem, X: Tensor, Y: Tensor, t: int) -> dict[str, Tensor]:
+    """The design that each rule recommends."""
+    gp = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1))
+    gp.fit(X, Y)
+    model, designs = gp.model(X, Y), X[:, : problem.dim_x]
+    # The upper bound of width -w is the lower bound of width w.
+    acqf = ValueAtRiskUCB(model, problem.environment, problem.alpha, 0.0, t=t)
+    found = {}
+    for name, (lower, box) in RULES.items():
+        acqf.width = X.new_tensor(-float(PAPER_WIDTH(t)) if lower else 0.0)
+        value: Callable[[Tensor], Tensor] = acqf
+        with torch.no_grad():
+            best = designs[value(designs.unsqueeze(-2)).argmax()]
+        if box:
+            start = best.expand(1, 1, -1)
+            searched, height = optimize_acqf(acqf, problem.x_bounds, 1, num_restarts=4, raw_samples=64)
+            polished, top = optimize_acqf(acqf, problem.x_bounds, 1, num_restarts=1, batch_initial_conditions=start)
+            best = (searched if float(height) > float(top) else polished)[0]
+        found[name] = best
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = options(__doc__, (), arguments, folder=Path("results/discrete"), seed=0)
+    report_environment()
+    values: dict[tuple[str, str], list[list[float]]] = {}
+    problems = {name: make_conditions_problem(kind, z=z) for name, (kind, z) in PROBLEMS.items()}
+    for trace in trials_of(given.folder):
+        name, method, trial = (trace[key].iloc[0] for key in ("panel", "method", "trial"))
+        if name not in problems:
+            continue
+        problem = problems[name]
+        n, horizon = problem.initial, len(trace) - 1
+        first = initial_pairs(problem, n, given.seed, trial)
+        noise = torch.from_numpy(stream(given.seed, "noise", trial).standard_normal(n + horizon)).to(first)[:n]
+        X = torch.cat([first, torch.tensor(np.stack(trace["point"].iloc[:-1]), dtype=first.dtype)])
+        Y = torch.cat([problem.f(first) + math.sqrt(problem.noise_var) * noise, torch.tensor(trace["y"].iloc[:-1])])
+        by_rule: dict[str, list[float]] = {rule: [] for rule in RULES}
+        for r in ROUNDS:
+            for rule, x in recommend(problem, X[: n + r], Y[: n + r], r + 1).items():
+                by_rule[rule].append(float(log_regret(float(regret(problem, x)))))
+        values.setdefault((name, method), []).append([float(np.mean(by_rule[rule])) for rule in RULES])
+    for (name, method), rows in values.items():
+        table = np.array(rows)
+        for i, rule in enumerate(RULES):
+            detail = {"trials": len(table)}
+            if i and len(table) > 1:
+                gap, low, high = (round(float(x), 3) for x in mean_interval(table[:, i] - table[:, 0], 0.95))
+                detail |= {"against mean, queried": gap, "interval": [low, high]}
+            report(f"{name}, {method}, {rule}", float(table[:, i].mean()), "log10 regret", detail)
+
+
+if __name__ == "__main__":
+    main()
