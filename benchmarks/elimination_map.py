@@ -21,7 +21,7 @@ from benchmarks.common import options, report, report_environment
 from benchmarks.reproduce import MEASURES
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.summary import mean_interval
+from bo_robust.experiments.statistics import mean_interval
 
 NOISES = (0.03, 0.1, 0.3)
 BOUNDS = (0.5, 2.0, 8.0)

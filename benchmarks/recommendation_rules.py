@@ -31,7 +31,7 @@ from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.loop_environment import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem, regret
-from bo_robust.experiments.summary import log_regret, mean_interval
+from bo_robust.experiments.statistics import log_regret, mean_interval
 from bo_robust.utils.random import stream
 
 ROUNDS = (51, 54, 57, 60)

@@ -32,8 +32,9 @@ from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem, start_state
 from bo_robust.experiments.config import RunConfig, parse
 from bo_robust.experiments.files import apply_overrides, find_configuration, read
-from bo_robust.experiments.loop_arms import Traces, run_rounds
-from bo_robust.experiments.summary import log_regret, mean_interval
+from bo_robust.experiments.loop_arms import run_rounds
+from bo_robust.experiments.statistics import log_regret, mean_interval
+from bo_robust.experiments.traces import Traces
 
 PAGE = ROOT / "docs" / "results" / "papers.md"
 RAW = ROOT / "benchmarks" / "results" / "papers"

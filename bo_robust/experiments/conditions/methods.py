@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB, optimize_lnso, search_lacing_value
 from bo_robust.confidence import WIDTHS, ConstantWidth, FiniteWidth, Width
-from bo_robust.experiments.conditions.shared_gp import SharedGP
+from bo_robust.experiments.conditions.shared_gp import DefaultGP, SharedGP
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem
 from bo_robust.methods import METHODS
 from bo_robust.ops.weighted_quantile import weighted_quantile
@@ -36,6 +36,7 @@ from bo_robust.utils.input_checks import check_count, check_positive, is_number
 # the time of V-UCB at a loss of at most 2e-4 in the bound (12 states, bounds of 1.5 to 4.5).
 LINE_SEARCH = 8
 DELTA = 0.1  # failure probability of the widths of the paper's experiments
+GPS: dict[str, type[SharedGP | DefaultGP]] = {"default": DefaultGP, "likelihood": SharedGP}
 PAPER_WIDTH = FiniteWidth(num_arms=1, delta=DELTA)  # w_t = sqrt(2 log(pi^2 t^2 / 0.6))
 
 
@@ -47,7 +48,7 @@ class Round:
     """
 
     problem: ConditionsProblem
-    gp: SharedGP
+    gp: SharedGP | DefaultGP
     X: Tensor
     Y: Tensor
     t: int
@@ -65,7 +66,13 @@ class Round:
 class ConditionsMethod(ABC):
     """Base of the methods."""
 
+    gp: str = "likelihood"  # hyperparameters: "likelihood", the paper's, or "default", of BoTorch's SingleTaskGP
+
     bounds_regret: ClassVar[bool] = False  # whether the design that they choose is that of max_x VaR_alpha(u(x, Z))
+
+    def __post_init__(self) -> None:
+        if self.gp not in GPS:
+            raise ValueError(f"unknown gp {specs.quoted(self.gp)}; {specs.nearest(self.gp, GPS)}")
 
     def bound(self, now: Round) -> ValueAtRiskUCB:
         """The bounds on VaR_alpha(f(x, Z)) by which designs are recommended."""
@@ -94,6 +101,7 @@ class Optimised(ConditionsMethod):
     maxiter: int = 200
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for part in fields(self):
             if part.type is int:
                 check_count(0 if part.name == "scenarios" else 1, **{part.name: getattr(self, part.name)})

@@ -1,4 +1,4 @@
-"""The GP over (x, z) that the methods of a run share: SE-ARD, by maximum likelihood (Nguyen et al. 2021, App. I).
+"""The GP over (x, z) of a method: SE-ARD, by maximum likelihood (Nguyen et al. 2021, App. I), or BoTorch's default.
 
 Ours: a constant mean, fitted too, and inputs scaled to the unit box.
 """
@@ -95,6 +95,32 @@ class SharedGP(torch.nn.Module):
         )
         model.eval()
         return model
+
+
+class DefaultGP:
+    """BoTorch's ``SingleTaskGP`` as it is, with the priors of its hyperparameters, in place of :class:`SharedGP`."""
+
+    def __init__(self, bounds: Tensor) -> None:
+        self.bounds, self._state = bounds, None
+
+    def fit(self, X: Tensor, Y: Tensor) -> bool:
+        model = self._made(X, Y)
+        if fitted := maximised(model):
+            self._state = {k: v for k, v in model.state_dict().items() if not k.startswith("outcome_transform")}
+        return fitted
+
+    def model(self, X: Tensor, Y: Tensor, append: Tensor | None = None) -> SingleTaskGP:
+        model = self._made(X, Y, append)
+        if self._state is not None:
+            model.load_state_dict(self._state, strict=False)
+        model.eval()
+        return model
+
+    def _made(self, X: Tensor, Y: Tensor, append: Tensor | None = None) -> SingleTaskGP:
+        transforms: dict[str, InputTransform] = {"normalize": Normalize(self.bounds.shape[-1], bounds=self.bounds)}
+        if append is not None:
+            transforms = {"append": AppendFeatures(append), **transforms}
+        return SingleTaskGP(X, Y.unsqueeze(-1), input_transform=ChainedInputTransform(**transforms))
 
 
 def _spread(Y: Tensor) -> Tensor:
