@@ -30,7 +30,7 @@ WIDTHS: dict[str, dict[str, Any]] = {
     "finite": {"kind": "finite", "delta": 0.05},
 }
 METHODS = {"HE": "he-gp-ucb", "MLE": "mle-gp-ucb", "Expected": "expected-ucb"}
-PANELS = {
+PANELS: dict[str, dict[str, Any]] = {
     "period": {"problem": {"kind": "unknown_period"}, "horizon": 55, "initial": 5},
     "decomposition": {"problem": {"kind": "unknown_decomposition"}, "horizon": 50},
 }

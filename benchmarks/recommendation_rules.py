@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -68,15 +69,17 @@ def recommend(problem: ConditionsProblem, X: Tensor, Y: Tensor, t: int) -> dict[
     acqf = ValueAtRiskUCB(model, problem.environment, problem.alpha, 0.0, t=t)
     found = {}
     for name, (lower, box) in RULES.items():
-        acqf.width = X.new_tensor(-float(PAPER_WIDTH(t)) if lower else 0.0)
+        acqf.width = X.new_tensor(-PAPER_WIDTH(t) if lower else 0.0)
         value: Callable[[Tensor], Tensor] = acqf
         with torch.no_grad():
             best = designs[value(designs.unsqueeze(-2)).argmax()]
         if box:
             start = best.expand(1, 1, -1)
-            searched, height = optimize_acqf(acqf, problem.x_bounds, 1, num_restarts=4, raw_samples=64)
-            polished, top = optimize_acqf(acqf, problem.x_bounds, 1, num_restarts=1, batch_initial_conditions=start)
-            best = (searched if float(height) > float(top) else polished)[0]
+            searched, _ = optimize_acqf(acqf, problem.x_bounds, 1, num_restarts=4, raw_samples=64)
+            polished, _ = optimize_acqf(acqf, problem.x_bounds, 1, num_restarts=1, batch_initial_conditions=start)
+            found_in_box = torch.cat([searched, polished])
+            with torch.no_grad():
+                best = found_in_box[value(found_in_box.unsqueeze(-2)).argmax()]
         found[name] = best
     return found
 
@@ -94,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         n, horizon = problem.initial, len(trace) - 1
         first = initial_pairs(problem, n, given.seed, trial)
         noise = torch.from_numpy(stream(given.seed, "noise", trial).standard_normal(n + horizon)).to(first)[:n]
-        X = torch.cat([first, torch.tensor(np.stack(trace["point"].iloc[:-1]), dtype=first.dtype)])
+        X = torch.cat([first, torch.tensor(np.stack(trace["point"].iloc[:-1].tolist()), dtype=first.dtype)])
         Y = torch.cat([problem.f(first) + math.sqrt(problem.noise_var) * noise, torch.tensor(trace["y"].iloc[:-1])])
         by_rule: dict[str, list[float]] = {rule: [] for rule in RULES}
         for r in ROUNDS:
@@ -104,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for (name, method), rows in values.items():
         table = np.array(rows)
         for i, rule in enumerate(RULES):
-            detail = {"trials": len(table)}
+            detail: dict[str, Any] = {"trials": len(table)}
             if i and len(table) > 1:
                 gap, low, high = (round(float(x), 3) for x in mean_interval(table[:, i] - table[:, 0], 0.95))
                 detail |= {"against mean, queried": gap, "interval": [low, high]}

@@ -19,8 +19,7 @@ from botorch.utils.transforms import unnormalize
 from torch import Tensor
 
 from bo_robust.acquisition import recommend_design
-from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, ConditionsMethod, Round
-from bo_robust.experiments.conditions.shared_gp import SharedGP
+from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, GPS, ConditionsMethod, Round
 from bo_robust.experiments.curves import LOG_TITLE, band, looks_of, values_of
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.loop import Metadata, Summary, TrialLoop
@@ -89,7 +88,7 @@ class EnvironmentLoop(TrialLoop):
         noise = math.sqrt(problem.noise_var) * noise
         Y = problem.f(X) + noise[:n]
         seeds = stream(panel.seed, "method", trial).integers(2**62, size=panel.horizon + 1).tolist()
-        gp = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1))
+        gp = GPS[method.gp](torch.cat([problem.x_bounds, problem.z_bounds], -1))
 
         @functools.cache
         def regret_of(x: tuple[float, ...]) -> float:

@@ -101,7 +101,8 @@ class DefaultGP:
     """BoTorch's ``SingleTaskGP`` as it is, with the priors of its hyperparameters, in place of :class:`SharedGP`."""
 
     def __init__(self, bounds: Tensor) -> None:
-        self.bounds, self._state = bounds, None
+        self.bounds = bounds
+        self._state: dict[str, Tensor] = {}
 
     def fit(self, X: Tensor, Y: Tensor) -> bool:
         model = self._made(X, Y)
@@ -111,7 +112,7 @@ class DefaultGP:
 
     def model(self, X: Tensor, Y: Tensor, append: Tensor | None = None) -> SingleTaskGP:
         model = self._made(X, Y, append)
-        if self._state is not None:
+        if self._state:
             model.load_state_dict(self._state, strict=False)
         model.eval()
         return model

@@ -1,9 +1,15 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Normalize
+from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, PAPER_WIDTH, VUCB, RhoKG, Round, resample
-from bo_robust.experiments.conditions.shared_gp import SharedGP
+from bo_robust.experiments.conditions.shared_gp import DefaultGP, SharedGP
 from bo_robust.experiments.loop_environment import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.utils.random import stream
@@ -90,6 +96,19 @@ def test_systematic_resampling(device):
     even = make("branin", z="continuous", device=device)
     assert resample(even, 0) is even.environment.z
     assert len(resample(even, 7).unique()) == 7
+
+
+def test_the_default_gp_is_botorchs(device):
+    problem = make("hartmann3_21", device=device)
+    now, bounds = round_of(problem), torch.cat([problem.x_bounds, problem.z_bounds], -1)
+    gp = DefaultGP(bounds)
+    assert gp.fit(now.X, now.Y)
+    expected = SingleTaskGP(now.X, now.Y.unsqueeze(-1), input_transform=Normalize(3, bounds=bounds))
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(expected.likelihood, expected))
+    at = now.X * 0.9 + 0.02
+    assert torch.allclose(gp.model(now.X, now.Y).posterior(at).mean, expected.posterior(at).mean, atol=1e-4)
+    x = VUCB(**TINY, gp="default").propose(replace(now, gp=gp))
+    assert bool(((x >= bounds[0]) & (x <= bounds[1])).all())
 
 
 def test_width_of_the_paper():
