@@ -202,9 +202,7 @@ def _reason(
         return f"no value yet; --bounds {name}=LOW:HIGH or --levels {name}=A,B makes it a parameter"
     if listed is not None and name not in listed.names:
         return f"not in {listed.path}"
-    if _counts_rows(tables[-1], name):
-        return "counts the rows"
-    if (reason := _no_numbers(name, filled)) is not None:
+    if (reason := _no_numbers(name, filled, tables[-1])) is not None:
         return reason
     pending = [all(is_pending(c) or c.lower() == FAILED for c in row) for row in _rows(results, outcomes)]
     blank = [is_pending(cell) for cell in results.cells(name)] if name in results.names else []
@@ -221,12 +219,14 @@ def _reason(
     return None
 
 
-def _no_numbers(name: str, filled: Sequence[str]) -> str | None:
+def _no_numbers(name: str, filled: Sequence[str], table: Table) -> str | None:
     """Why cells that look like numbers are none that can be chosen; None where they can."""
     if all(map(is_date, filled)):
         return "dates"
     if any(re.fullmatch(r"0\d+", cell) for cell in filled):
         return "codes with leading zeros"
+    if _counts_rows(table, name):
+        return "counts the rows"
     if IDENTIFIER.fullmatch(name.strip()) and len(set(filled)) == len(filled) and all(map(str.isdigit, filled)):
         return "names the rows"
     if all(re.fullmatch(r"[\d.,]+ ?(-|–|to) ?[\d.,]+.*", cell) for cell in filled):
