@@ -7,7 +7,7 @@ Type" (ICML 2024), Algorithm 1: x_t, u_t = argmax over x and u active of mu^u_{t
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -21,6 +21,7 @@ from bo_robust.confidence import BayesianFiniteWidth
 from bo_robust.confidence.base import DIMENSION, EXPLORING, UNIFORM
 from bo_robust.confidence.candidate_widths import Widths, check_number, check_unit_scale, each, widths_at
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
+from bo_robust.models.candidate_gps import Predictions
 from bo_robust.models.moments import variance_in_sequence
 from bo_robust.utils.input_checks import check_count, check_delta, check_positive, check_tensor, quoted
 
@@ -116,27 +117,13 @@ def eliminate(
     gains, evidence = (torch.cat([start, x]).cumsum(0) for x in (said.gain, said.log_density))
     # Row i is of round i + 1, before its reward.
     widths = torch.cat([widths_of_round(width, i + 1, gains[i : i + 1]) for i in range(n + 1)])
-    w = widths[n:]
     if elimination == "errors":
-        reach = widths[:n] * said.sd
-        bounds = (said.mean if maximize else -said.mean) + reach if chosen is None else None
         xi = [tests.noise_allowance(i + 1, noise_scale, h, delta) for i in range(n)]
-        tested = torch.full((n, 1), -1) if chosen is None else chosen.cpu().reshape(n, chosen.shape[1:].numel())
-        # The acquisition function computes its bounds in another way, so equal ones differ by rounding here.
-        rounding = math.sqrt(torch.finfo(model.train_targets.dtype).eps)
-        active, failures, tested = _run_error_tests(said.error, reach, xi, tested, bounds, num_initial, rounding)
-        among = active
+        result = _tested_by_errors(model, said, widths, xi, num_initial, maximize, chosen)
     else:
-        bound, tested = tests.evidence_bound(elimination, h, delta), torch.full((n, 1), -1)
-        active, failures = tests.plausible(start, bound), tests.untested(start)[1]
-        for t in range(1, n + 1):
-            active = tests.plausible(evidence[t : t + 1], bound)
-            failures = tests.run_likelihood_test(active, failures, evidence[t : t + 1], bound, t)
-        among = active
-        if elimination == "likelihood":
-            last_gain = said.gain[n - 1 :] if n else torch.full_like(start, math.inf)
-            among = tests.acquisition_set(active, evidence[n:], last_gain)
-            w = w * tests.shrinkage(evidence[n:], bound)
+        bound = tests.evidence_bound(elimination, h, delta)
+        result = _tested_by_likelihood(said, evidence, widths[n:], elimination, bound)
+    active, among, failures, w, tested = result
     violated = bool(tests.violated(active, failures))
     if violated:
         last = model.names[int(active[0].nonzero())]
@@ -158,6 +145,52 @@ def eliminate(
         tested=tested,
         maximize=maximize,
     )
+
+
+class _Tested(NamedTuple):
+    """After all rows, ``1 x h``: who is active, in the acquisition set and failed, and the widths; who was tested."""
+
+    active: Tensor
+    among: Tensor
+    failures: Failures
+    widths: Tensor
+    tested: Tensor
+
+
+def _tested_by_errors(
+    model: CandidateEnsemble,
+    said: Predictions,
+    widths: Tensor,
+    xi: list[float],
+    num_initial: int,
+    maximize: bool,
+    chosen: Tensor | None,
+) -> _Tested:
+    n = len(said.error)
+    reach = widths[:n] * said.sd
+    bounds = (said.mean if maximize else -said.mean) + reach if chosen is None else None
+    tested = torch.full((n, 1), -1) if chosen is None else chosen.cpu().reshape(n, chosen.shape[1:].numel())
+    # The acquisition function computes its bounds in another way, so equal ones differ by rounding here.
+    rounding = math.sqrt(torch.finfo(model.train_targets.dtype).eps)
+    active, failures, tested = _run_error_tests(said.error, reach, xi, tested, bounds, num_initial, rounding)
+    return _Tested(active, active, failures, widths[n:], tested)
+
+
+def _tested_by_likelihood(
+    said: Predictions, evidence: Tensor, widths: Tensor, elimination: str, bound: float
+) -> _Tested:
+    """``evidence`` is that of the first 0 to n rows, ``(n + 1) x h``."""
+    n, start = len(evidence) - 1, evidence[:1]
+    active, failures = tests.plausible(start, bound), tests.untested(start)[1]
+    for t in range(1, n + 1):
+        active = tests.plausible(evidence[t : t + 1], bound)
+        failures = tests.run_likelihood_test(active, failures, evidence[t : t + 1], bound, t)
+    among = active
+    if elimination == "likelihood":
+        last_gain = said.gain[n - 1 :] if n else torch.full_like(start, math.inf)
+        among = tests.acquisition_set(active, evidence[n:], last_gain)
+        widths = widths * tests.shrinkage(evidence[n:], bound)
+    return _Tested(active, among, failures, widths, torch.full((n, 1), -1))
 
 
 def _run_error_tests(

@@ -140,20 +140,28 @@ def search_lacing_value(
     largest = _log_density(environment, environment.z).max()
     unit = (torch.cat([best_known, draws[..., : num_starts - 1, :]], -2) - low) / (high - low)
     unit.requires_grad_()
-    adam, passed = torch.optim.Adam([unit]), [best_known]
+
+    def loss_at(z: Tensor) -> Tensor:
+        lower, upper = bounds_at(z)
+        d_u, d_l = upper - var_upper, var_lower - lower
+        density = torch.where((d_u >= 0.0) & (d_l >= 0.0), (_log_density(environment, z) - largest).exp(), 0.0)
+        return ((-d_u).relu() + (-d_l).relu() - density).sum()
+
+    return best_of(torch.cat([best_known, *_passed(loss_at, unit, low, high, steps, rate)], -2))
+
+
+def _passed(loss: Bound, unit: Tensor, low: Tensor, high: Tensor, steps: int, rate: float) -> list[Tensor]:
+    """The points that Adam passes on its way down a loss, from places ``unit`` in the box."""
+    adam, passed = torch.optim.Adam([unit]), []
     for step in range(steps):
         adam.param_groups[0]["lr"] = rate * (1.0 - step / steps)
         z = low + (high - low) * unit
         passed.append(z.detach())
-        lower, upper = bounds_at(z)
-        d_u, d_l = upper - var_upper, var_lower - lower
-        density = torch.where((d_u >= 0.0) & (d_l >= 0.0), (_log_density(environment, z) - largest).exp(), 0.0)
-        loss = (-d_u).relu() + (-d_l).relu() - density
-        unit.grad = torch.autograd.grad(loss.sum(), unit)[0].nan_to_num(0.0, 0.0, 0.0)  # a broken model moves nothing
+        unit.grad = torch.autograd.grad(loss(z), unit)[0].nan_to_num(0.0, 0.0, 0.0)  # a broken model moves nothing
         adam.step()
         with torch.no_grad():
             unit.clamp_(0.0, 1.0)
-    return best_of(torch.cat(passed, -2))
+    return passed
 
 
 def check_continuous(acqf: ValueAtRiskUCB) -> tuple[ContinuousEnvironment, float]:
@@ -237,18 +245,24 @@ def climb(
             errors = values - _outputs(networks, (near - centre.unsqueeze(1)) / radius)
             loss = torch.where(errors >= 0.0, alpha * errors, (alpha - 1.0) * errors).mean((1, 2)).sum()
             _step(adam, torch.autograd.grad(loss, networks), fit_rate * (1.0 - step / fit_steps))
-        x = x.clone().requires_grad_()
-        adam = torch.optim.Adam([x])
-        for step in range(ascent_steps):
-            inside, before = _distance(x, centre) < radius, x.detach().clone()
-            height = _outputs(networks, ((x - centre) / radius).unsqueeze(1)).sum()
-            rate = ascent_rate * radius * (1.0 - step / ascent_steps)
-            _step(adam, torch.autograd.grad(-height, [x]), rate)
-            with torch.no_grad():
-                x.copy_(torch.where(inside, x.clamp(0.0, 1.0), before))
-        x = x.detach()
+        x = _ascended(networks, x, centre, radius, ascent_steps, ascent_rate)
         centre = torch.where(_distance(x, centre) >= radius, x, centre)
     return low + (high - low) * x
+
+
+def _ascended(
+    networks: list[Tensor], x: Tensor, centre: Tensor, radius: float, steps: int, first_rate: float
+) -> Tensor:
+    """Designs after Adam's steps up their networks; one that has left its ball stays."""
+    x = x.clone().requires_grad_()
+    adam = torch.optim.Adam([x])
+    for step in range(steps):
+        inside, before = _distance(x, centre) < radius, x.detach().clone()
+        height = _outputs(networks, ((x - centre) / radius).unsqueeze(1)).sum()
+        _step(adam, torch.autograd.grad(-height, [x]), first_rate * radius * (1.0 - step / steps))
+        with torch.no_grad():
+            x.copy_(torch.where(inside, x.clamp(0.0, 1.0), before))
+    return x.detach()
 
 
 def _step(adam: torch.optim.Adam, gradients: tuple[Tensor, ...], rate: float) -> None:
