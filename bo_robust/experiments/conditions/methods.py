@@ -312,7 +312,7 @@ class RhoKGApx(AcquisitionFunction):
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of jitter
             self.noise: Tensor = model.likelihood.noise
-            self.X = model.transform_inputs(model.train_inputs[0])
+            self.X = model.train_inputs[0]  # in the unit box: the model is in evaluation mode
             K = model.covar_module(self.X).to_dense()
             self.L = psd_safe_cholesky(K + torch.diag_embed(self.noise.expand(len(K))))
             left = (model.train_targets - model.mean_module(self.X)).unsqueeze(-1)
