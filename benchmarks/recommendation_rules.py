@@ -98,7 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         first = initial_pairs(problem, n, given.seed, trial)
         noise = torch.from_numpy(stream(given.seed, "noise", trial).standard_normal(n + horizon)).to(first)[:n]
         X = torch.cat([first, torch.tensor(np.stack(trace["point"].iloc[:-1].tolist()), dtype=first.dtype)])
-        Y = torch.cat([problem.f(first) + math.sqrt(problem.noise_var) * noise, torch.tensor(trace["y"].iloc[:-1])])
+        Y = torch.cat(
+            [problem.f(first) + math.sqrt(problem.noise_var) * noise, torch.tensor(trace["y"].iloc[:-1].to_numpy())]
+        )
         by_rule: dict[str, list[float]] = {rule: [] for rule in RULES}
         for r in ROUNDS:
             for rule, x in recommend(problem, X[: n + r], Y[: n + r], r + 1).items():

@@ -345,7 +345,7 @@ def decided(name: str, folder: Path, workers: int, full: bool) -> Runs:
     while True:
         seed = len(of.folders)
         of.add(f"seed-{seed}", config_of(name, of.claims, seed), workers)
-        trials = parse(json.loads((of.folders[0] / "summary.json").read_text())["config"]).panels[0].trials
+        trials = _config(of).panels[0].trials
         if all(row["verdict"] != OPEN for row in of.rows()) or (seed + 2) * trials > MOST_TRIALS:
             return of
 
@@ -380,14 +380,15 @@ def draw(of: Sequence[Runs], path: Path) -> None:
     panels = [(one, name) for one in of for name in _panels(one)]
     if not panels:
         return
-    rows = math.ceil(len(panels) / 4)
-    figure, axes = plt.subplots(rows, 4, figsize=(14, 3.2 * rows), layout="constrained", squeeze=False)
+    rows, labels = math.ceil(len(panels) / 3), dict.fromkeys(label for one, _ in panels for label in _labels(one))
+    colors: dict[Any, str] = {label: f"C{i}" for i, label in enumerate(labels)}
+    figure, axes = plt.subplots(rows, 3, figsize=(11, 3.2 * rows), layout="constrained", squeeze=False)
     for ax, (one, name) in zip(axes.flat, panels, strict=False):
         for label, method in one.traces(name).groupby("method", observed=True):
             by_round = method.pivot_table(index="trial", columns="round", values="regret")
             mean, low, high = mean_interval(log_regret(by_round.to_numpy()), 0.7)
-            (line,) = ax.plot(by_round.columns, mean, label=label, linewidth=1.2)
-            ax.fill_between(by_round.columns, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+            ax.plot(by_round.columns, mean, label=label, color=colors[label], linewidth=1.2)
+            ax.fill_between(by_round.columns, low, high, color=colors[label], alpha=0.15, linewidth=0)
         ax.set_title(name, fontsize=9)
         ax.legend(fontsize=6)
     for ax in axes.flat[len(panels) :]:
@@ -398,9 +399,16 @@ def draw(of: Sequence[Runs], path: Path) -> None:
     plt.close(figure)
 
 
+def _config(of: Runs) -> RunConfig:
+    return parse(json.loads((of.folders[0] / "summary.json").read_text())["config"])
+
+
 def _panels(of: Runs) -> list[str]:
-    config = parse(json.loads((of.folders[0] / "summary.json").read_text())["config"])
-    return [panel.name for panel in config.panels]
+    return [panel.name for panel in _config(of).panels]
+
+
+def _labels(of: Runs) -> list[str]:
+    return _config(of).panels[0].labels
 
 
 def page(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
