@@ -54,16 +54,17 @@ __all__ = [
     "suggest",
     "suggest_replicates",
 ]
-__getattr__, __dir__ = on_first_use(
-    __name__,
-    {
-        "": "bandits confidence risk_measures",
-        "acquisition": "GPUCB EliminationUCB StableOpt ValueAtRiskUCB eliminate",
-        "models": "BKBModel CandidateEnsemble FeatureGP FourierMap NystromMap OutlierPrior RobustGP "
-        "TruncatedFeatureGP TruncatedGP suggest_replicates",
-        "suggest": "Data Space suggest",
-    },
-)
+if not TYPE_CHECKING:  # a type checker knows the names imported above, and no others
+    __getattr__, __dir__ = on_first_use(
+        __name__,
+        {
+            "": "acquisition bandits confidence features models risk_measures",
+            "acquisition": "GPUCB EliminationUCB StableOpt ValueAtRiskUCB eliminate",
+            "models": "BKBModel CandidateEnsemble FeatureGP FourierMap NystromMap OutlierPrior RobustGP "
+            "TruncatedFeatureGP TruncatedGP suggest_replicates",
+            "suggest": "Data Space suggest",
+        },
+    )
 
 
 class _Package(ModuleType):

@@ -197,7 +197,12 @@ def _reason(
     name: str, tables: Sequence[Table], outcomes: Sequence[str], results: Table, listed: Table | None
 ) -> str | None:
     cells = [cell for table in tables for cell in table.cells(name)]
-    filled = [cell for cell in cells if not is_pending(cell)]
+    words = any(written(cell) is None and not is_pending(cell) for cell in cells)
+
+    def missing(cell: str) -> bool:
+        return is_pending(cell) and not (words and cell == "Na")  # sodium, beside other words
+
+    filled = [cell for cell in cells if not missing(cell)]
     if not filled:
         return f"no value yet; --bounds {name}=LOW:HIGH or --levels {name}=A,B makes it a parameter"
     if listed is not None and name not in listed.names:
@@ -205,7 +210,7 @@ def _reason(
     if (reason := _no_numbers(name, filled, tables[-1])) is not None:
         return reason
     pending = [all(is_pending(c) or c.lower() == FAILED for c in row) for row in _rows(results, outcomes)]
-    blank = [is_pending(cell) for cell in results.cells(name)] if name in results.names else []
+    blank = [missing(cell) for cell in results.cells(name)] if name in results.names else []
     if any(blank) and all(p for p, b in zip(pending, blank, strict=True) if b):
         return f"blank where {outcomes[0]} is, so an outcome"
     if 2 * len(filled) < len(cells):

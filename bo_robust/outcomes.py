@@ -16,7 +16,7 @@ from bo_robust.inputs import Data
 from bo_robust.models.reward_units import robust_units
 from bo_robust.models.training_data import checked_limits
 from bo_robust.search_space import numbers
-from bo_robust.utils.input_checks import quoted
+from bo_robust.utils.input_checks import outside_package, quoted
 
 Limits = tuple[float | None, float | None]
 LARGEST = 1e8  # limit of |y| in robust standard deviations, as models square it
@@ -110,7 +110,7 @@ def _warn_of_sentinel(y: Tensor, j: int) -> None:
             "if it stands for a measurement that failed, give these designs as failed (Optuna: raise "
             "TrialPruned); the model takes numbers for readings.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=outside_package(),
         )
 
 

@@ -287,6 +287,11 @@ def test_words_for_pending_and_units_behind_brackets(campaign):
 with_pending = [(*row[:-1], mark) for row, mark in zip(ROWS[:2], ("PENDING", "tbd"), strict=True)] + ROWS[2:]
 
 
+def test_sodium_is_no_missing_value(campaign):
+    cells = ["Na", "K", "Na", "Li", "Na", "Na", "K", "Na"]
+    assert "cation" in names(campaign(with_column("cation", cells)))
+
+
 def test_decimals_of_a_computer_are_no_step(campaign):
     cells = ["1.558826153", "0.1", "10", "4.2", "3.1", "7.7", "2.2", "9.1"]
     (column,) = (c for c in campaign(with_column("speed", cells)).columns if c.name == "speed")

@@ -31,6 +31,7 @@ def test_all_names_are_found_and_listed(package):
         "from bo_robust.acquisition.value_at_risk import StableOpt; assert get(StableOpt)",
         "from botorch.acquisition.input_constructors import get_acqf_input_constructor as get\n"
         "import bo_robust; assert get(bo_robust.GPUCB)",
+        "import bo_robust; assert bo_robust.models.RobustGP and bo_robust.acquisition.GPUCB and bo_robust.features",
     ],
 )
 def test_statements(statement):

@@ -129,10 +129,12 @@ class ArmAlgorithm(ABC):
         """The settings with their width and level made, and the constants of this algorithm."""
         fields = cls.__dataclass_fields__  # type: ignore[attr-defined]
         if "truncation" in fields:
-            spec = settings.get("truncation") or cls.default_truncation(constants.features)
+            spec = settings.get("truncation")
+            spec = cls.default_truncation(constants.features) if spec is None else spec
             settings["truncation"] = specs.build(spec, TRUNCATIONS, constants.context(), "truncation")
         if "width" in fields:
-            spec = settings.get("width") or cls.default_width
+            spec = settings.get("width")
+            spec = cls.default_width if spec is None else spec
             kind = specs.kind_of(spec, "width")
             context = constants.for_width(spec, WIDTHS.get(kind), cls.delta_of_width(constants.delta, kind))
             settings["width"] = specs.build(spec, WIDTHS, context, "width")

@@ -34,16 +34,17 @@ __all__ = [
     "FiniteWidth", "LogWidth", "PublishedATAWidth", "PublishedTGPWidth", "RKHSWidth", "RandomisedWidth",
     "SelfNormalisedWidth", "TGPWidth", "Width", "gp_ucb_regret_bound", "information_gain", "propose_constants",
 ]  # fmt: skip
-__getattr__, __dir__ = on_first_use(
-    __name__,
-    {
-        "": "information_gain",
-        "base": "Width",
-        "heavy_tails": "ATAFourierWidth ATANystromWidth LogWidth PublishedATAWidth PublishedTGPWidth TGPWidth",
-        "regret_bounds": "gp_ucb_regret_bound",
-        "reward_moments": "propose_constants",
-        "widths": "BayesianFiniteWidth BKBWidth CompactWidth ConstantWidth FiniteWidth RandomisedWidth "
-        "RKHSWidth SelfNormalisedWidth",
-        "registry": "WIDTHS",
-    },
-)
+if not TYPE_CHECKING:  # a type checker knows the names imported above, and no others
+    __getattr__, __dir__ = on_first_use(
+        __name__,
+        {
+            "": "information_gain",
+            "base": "Width",
+            "heavy_tails": "ATAFourierWidth ATANystromWidth LogWidth PublishedATAWidth PublishedTGPWidth TGPWidth",
+            "regret_bounds": "gp_ucb_regret_bound",
+            "reward_moments": "propose_constants",
+            "widths": "BayesianFiniteWidth BKBWidth CompactWidth ConstantWidth FiniteWidth RandomisedWidth "
+            "RKHSWidth SelfNormalisedWidth",
+            "registry": "WIDTHS",
+        },
+    )

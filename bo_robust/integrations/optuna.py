@@ -93,7 +93,9 @@ class RobustSampler(BaseSampler):
         self._search = {name: value for name, value in settings.items() if name in SEARCH}
         self._limits = settings.pop("outcome_limits", None)
         self._settings = {name: value for name, value in settings.items() if name not in SEARCH}
-        choose(method, self._settings, also=("seed", "fixed", "outcome_limits", *SEARCH))
+        choice = choose(method, self._settings, also=("seed", "fixed", "outcome_limits", *SEARCH))
+        if self._limits is not None and not choice.takes("outcome_limits"):
+            raise ValueError(f"{method} has no outcome_limits; only robust has them.")
         self._method, self._fixed = method, dict(fixed)
         self._seed = secrets.randbits(32) if seed is None else int(seed)
 

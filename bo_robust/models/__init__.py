@@ -41,22 +41,23 @@ __all__ = [
     "sequential_moments",
     "suggest_replicates",
 ]
-__getattr__, __dir__ = on_first_use(
-    __name__,
-    {
-        ".features.maps": "FourierMap NystromMap",
-        "bkb": "BKBModel",
-        "candidate_ensemble": "CandidateEnsemble",
-        "candidate_priors": "Candidate candidate candidate_grid",
-        "feature_gp": "FeatureGP",
-        "moments": "information_gain marginal_moments sequential_moments",
-        "outcome_scale": "OutcomeScale",
-        "outlier_plot": "plot_outliers",
-        "outlier_prior": "OutlierPrior",
-        "replication": "suggest_replicates",
-        "robust_gp": "RobustGP",
-        "training_data": "TruncationWarning",
-        "truncated": "TruncatedGP",
-        "truncated_feature_gp": "TruncatedFeatureGP",
-    },
-)
+if not TYPE_CHECKING:  # a type checker knows the names imported above, and no others
+    __getattr__, __dir__ = on_first_use(
+        __name__,
+        {
+            ".features.maps": "FourierMap NystromMap",
+            "bkb": "BKBModel",
+            "candidate_ensemble": "CandidateEnsemble",
+            "candidate_priors": "Candidate candidate candidate_grid",
+            "feature_gp": "FeatureGP",
+            "moments": "information_gain marginal_moments sequential_moments",
+            "outcome_scale": "OutcomeScale",
+            "outlier_plot": "plot_outliers",
+            "outlier_prior": "OutlierPrior",
+            "replication": "suggest_replicates",
+            "robust_gp": "RobustGP",
+            "training_data": "TruncationWarning",
+            "truncated": "TruncatedGP",
+            "truncated_feature_gp": "TruncatedFeatureGP",
+        },
+    )

@@ -36,7 +36,7 @@ from bo_robust.ops.weighted_quantile import (
     weighted_quantile,
 )
 from bo_robust.utils import specs
-from bo_robust.utils.input_checks import check_tensor, is_number, quoted
+from bo_robust.utils.input_checks import check_tensor, is_number, outside_package, quoted
 
 __all__ = [
     "FUNCTIONALS",
@@ -291,7 +291,7 @@ def _check_alpha(alpha: float) -> None:
         warnings.warn(
             f"alpha = {alpha:g} is the LOWER tail, the worst {alpha:.0%} of the conditions. BoTorch's VaR({alpha:g}) "
             f"is alpha = {1.0 - alpha:g} here.",
-            stacklevel=4,
+            stacklevel=outside_package(),
         )
 
 

@@ -1,6 +1,7 @@
 """Checks of user input, shared by the whole package. Every message says what was wrong and what to change."""
 
 import dataclasses
+import inspect
 import math
 import reprlib
 from numbers import Real
@@ -184,3 +185,11 @@ def check_settings(settings: Any) -> None:
             check_count(1, **{name: value})
         elif name in OTHERS:
             OTHERS[name](value)
+
+
+def outside_package() -> int:
+    """The ``stacklevel`` of a warning that names the line of the user, outside of this package."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]:
+        frame, level = frame.f_back, level + 1
+    return level

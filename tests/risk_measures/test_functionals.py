@@ -205,5 +205,9 @@ def test_functionals_have_names():
 
 @pytest.mark.parametrize("functional", [ValueAtRisk, CVaR])
 def test_a_large_alpha_is_told_which_tail_it_is(functional):
-    with pytest.warns(UserWarning, match=r"BoTorch's VaR\(0.9\) is alpha = 0.1 here"):
+    message = r"BoTorch's VaR\(0.9\) is alpha = 0.1 here"
+    with pytest.warns(UserWarning, match=message):
         functional(0.9)
+    with pytest.warns(UserWarning, match=message) as seen:
+        as_functional({"kind": "var", "alpha": 0.9})
+    assert seen[0].filename == __file__
