@@ -430,8 +430,8 @@ def page(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
         'paired, with its 95 % interval over trials. "Below" is yes if the interval is below 0, no if it is above or '
         'within 10 % of the other\'s regret (value at risk: 0.3 in log10), and open otherwise; "on a par" is yes if it '
         "ends within that. Trials are added until nothing is open, up to 40, so a few are decided by chance. Scale is "
-        "trials x rounds. Regret is the average over rounds, or log10 of the regret of the value at risk after the last; best queried is that of the "
-        "best arm chosen.",
+        "trials x rounds. Regret is the average over rounds, or log10 of the regret of the value at risk after the "
+        "last; best queried is that of the best arm chosen.",
         "![Value at risk: log10 regret against rounds](../../benchmarks/results/papers/value_at_risk.png)",
     ]
     keys = ("figure", "claim", "ours", "verdict", "scale", "config", "revision", "date", "minutes")

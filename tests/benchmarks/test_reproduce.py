@@ -59,9 +59,11 @@ def test_a_run_adds_trials_until_it_ends_in_a_page(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(reproduce, "RAW", tmp_path / "raw")
     monkeypatch.setattr(reproduce, "MOST_TRIALS", 4)
     made = reproduce.config_of
-    monkeypatch.setattr(
-        reproduce, "config_of", lambda *of, settings=(): made(*of, settings=(*settings, "trials=2", "horizon=5"))
-    )
+
+    def small(name, claims, seed=0, settings=()):
+        return made(name, claims, seed, (*settings, "trials=2", "horizon=5"))
+
+    monkeypatch.setattr(reproduce, "config_of", small)
     arguments = ["--folder", str(tmp_path / "runs"), "--workers", "1", "--full"]
     for _ in range(2):  # the second time nothing is run again
         reproduce.main(arguments)
