@@ -26,7 +26,7 @@ from bo_robust.experiments.statistics import mean_interval
 NOISES = (0.03, 0.1, 0.3)
 BOUNDS = (0.5, 2.0, 8.0)
 WIDTHS: dict[str, dict[str, Any]] = {
-    **{f"B = {B:g}": {"kind": "self_normalised", "norm_bound": B, "delta": 0.05} for B in BOUNDS},
+    **{f"B {B:g}": {"kind": "self_normalised", "norm_bound": B, "delta": 0.05} for B in BOUNDS},
     "finite": {"kind": "finite", "delta": 0.05},
 }
 METHODS = {"HE": "he-gp-ucb", "MLE": "mle-gp-ucb", "Expected": "expected-ucb"}
@@ -71,9 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             best = min(others, key=lambda values: float(values.mean()))
             _, low, high = (float(x) for x in mean_interval(he - best, 0.95))
             word = "lower" if high < 0.0 else "higher" if low > 0.0 else "level"
-            interval = [round(x / float(best.mean()), 3) for x in (low, high)]
-            detail = {"of": word, "difference, share": interval, "regret": round(float(he.mean()), 4)}
-            report(f"{panel['name']}, {width}", float(he.mean() / best.mean()), "ratio", detail)
+            interval = [round(1.0 + x / float(best.mean()), 3) for x in (low, high)]
+            detail = {"interval": interval, "verdict": word, "regret": round(float(he.mean()), 4)}
+            report(f"{panel['name']}: {width}", float(he.mean() / best.mean()), "ratio", detail)
 
 
 if __name__ == "__main__":
