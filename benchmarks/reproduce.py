@@ -421,12 +421,14 @@ def _labels(of: Runs) -> list[str]:
 def page(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
     """The page of results."""
     counts = {word: sum(row["verdict"] == word for row in rows) for word in (YES, NO, OPEN)}
+    fewer = sum(row["verdict"] == OPEN and int(row["scale"].split()[0]) < MOST_TRIALS for row in rows)
     versions = ", ".join(f"{name} {about['versions'][name]}" for name in ("torch", "botorch"))
     lines = [
         "# Results: the papers' figures",
         f"`python -m benchmarks.reproduce --full` runs the headline figures of the five papers and writes this page: "
         f"{math.ceil(about['minutes'])} minutes, {about['cores']} cores ({about['processor']}), {versions}.",
-        f"Of {len(rows)} claims {counts[YES]} hold, {counts[NO]} do not, {counts[OPEN]} are open. A difference is "
+        f"Of {len(rows)} claims {counts[YES]} hold, {counts[NO]} do not, {counts[OPEN]} are open, {fewer} "
+        f"of them after fewer than {MOST_TRIALS} trials so far. A difference is "
         'paired, with its 95 % interval over trials. "Below" is yes if the interval is below 0, no if it is above or '
         'within 10 % of the other\'s regret (value at risk: 0.3 in log10), and open otherwise; "on a par" is yes if it '
         "ends within that. Trials are added until nothing is open, up to 40, so a few are decided by chance. Scale is "
