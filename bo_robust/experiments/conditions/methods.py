@@ -105,6 +105,8 @@ class Optimised(ConditionsMethod):
         for part in fields(self):
             if part.type is int:
                 check_count(0 if part.name == "scenarios" else 1, **{part.name: getattr(self, part.name)})
+        if self.raw_samples < self.restarts:
+            raise ValueError(f"raw_samples must be at least restarts = {self.restarts}, got {self.raw_samples}.")
 
     @abstractmethod
     def acquisition(self, now: Round) -> AcquisitionFunction:
