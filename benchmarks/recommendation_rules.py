@@ -1,4 +1,4 @@
-"""Which rule of recommendation is best at the value at risk: ``python -m benchmarks.recommendation_rules FOLDER``.
+"""Rules of recommendation at the value at risk: ``python -m benchmarks.recommendation_rules --folder FOLDER``.
 
 FOLDER holds a finished or unfinished run of ``bo-robust run configs/value_at_risk/discrete.yaml`` (or another of its
 kind). Each of its trials is seen again at rounds 51, 54, 57 and 60, with the data that its method had gathered and the

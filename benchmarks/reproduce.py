@@ -303,6 +303,10 @@ class Runs:
         self.folders.append(folder)
 
     @property
+    def config(self) -> RunConfig:
+        return parse(json.loads((self.folders[0] / "summary.json").read_text())["config"])
+
+    @property
     def minutes(self) -> float:
         return sum(json.loads(folder.with_suffix(".json").read_text()) for folder in self.folders) / 60.0
 
@@ -320,7 +324,7 @@ class Runs:
     def rows(self) -> list[dict[str, Any]]:
         """The rows of the table."""
         summaries = [json.loads((folder / "summary.json").read_text()) for folder in self.folders]
-        config, rows = parse(summaries[0]["config"]), []
+        config, rows = self.config, []
         for claim in self.claims:
             panel = config.panels[claim.panel]
             if claim.check:
@@ -352,7 +356,7 @@ def decided(name: str, folder: Path, workers: int, full: bool) -> Runs:
     while True:
         seed = len(of.folders)
         of.add(f"seed-{seed}", config_of(name, of.claims, seed, FULL.get(name, ())), workers)
-        trials = _config(of).panels[0].trials
+        trials = of.config.panels[0].trials
         if all(row["verdict"] != OPEN for row in of.rows()) or (seed + 2) * trials > MOST_TRIALS:
             return of
 
@@ -384,10 +388,13 @@ def draw(of: Sequence[Runs], path: Path) -> None:
     """log10 regret of the value at risk against rounds, of all methods, a panel of each problem."""
     import matplotlib.pyplot as plt  # takes a second
 
-    panels = [(one, name) for one in of for name in _panels(one)]
+    panels = [(one, name) for one in of for name in (panel.name for panel in one.config.panels)]
     if not panels:
         return
-    rows, labels = math.ceil(len(panels) / 3), dict.fromkeys(label for one, _ in panels for label in _labels(one))
+    rows, labels = (
+        math.ceil(len(panels) / 3),
+        dict.fromkeys(label for one, _ in panels for label in one.config.panels[0].labels),
+    )
     colors: dict[Any, str] = {label: f"C{i}" for i, label in enumerate(labels)}
     figure, axes = plt.subplots(rows, 3, figsize=(11, 3.2 * rows), layout="constrained", squeeze=False)
     for ax, (one, name) in zip(axes.flat, panels, strict=False):
@@ -404,18 +411,6 @@ def draw(of: Sequence[Runs], path: Path) -> None:
     figure.supylabel("log10 regret, mean and 70 % interval")
     figure.savefig(path, dpi=70)
     plt.close(figure)
-
-
-def _config(of: Runs) -> RunConfig:
-    return parse(json.loads((of.folders[0] / "summary.json").read_text())["config"])
-
-
-def _panels(of: Runs) -> list[str]:
-    return [panel.name for panel in _config(of).panels]
-
-
-def _labels(of: Runs) -> list[str]:
-    return _config(of).panels[0].labels
 
 
 def page(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:

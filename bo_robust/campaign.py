@@ -10,10 +10,10 @@ from itertools import combinations
 import numpy as np
 
 from bo_robust.cells import FAILED, TableError, advice, is_pending, written
-from bo_robust.columns import Column, Said, column_of, left_out, spellings
+from bo_robust.column_options import column_options, inequalities, limits_of, requirement, sums
+from bo_robust.columns import Column, ColumnOptions, column_of, left_out, spellings
 from bo_robust.conditions import encoded_space
 from bo_robust.inputs import Data, Space
-from bo_robust.said import inequalities, limits_of, requirement, said_of, sums
 from bo_robust.search_space import WEIGHED, among, numbers
 from bo_robust.table import Table, read_table
 
@@ -63,8 +63,8 @@ class Campaign:
     def _list(self) -> Table | None:
         if self.options.candidates is None:
             return None
-        if said := [name for name in SHAPING if getattr(self.options, name) not in ([], ["none"])]:
-            raise TableError(f"--{said[0]} is for proposals of any design; --candidates says which there are.")
+        if shaping := [name for name in SHAPING if getattr(self.options, name) not in ([], ["none"])]:
+            raise TableError(f"--{shaping[0]} is for proposals of any design; --candidates says which there are.")
         listed = read_table(self.options.candidates, decimal=self.options.decimal)
         shared = [name for name in self.results.names if name in listed.names]
         return read_table(self.options.candidates, shared, self.options.decimal) if shared else listed
@@ -72,13 +72,13 @@ class Campaign:
     def _recognise(self) -> None:
         """Find the parameters and conditions, columns of the list that name its rows, and what is left out."""
         constrained = [name for names, *_ in (*self.equalities, *self.inequalities) for name in names]
-        said = said_of(self.options, self.tables, constrained)
-        if both := said.named & {*self.outcomes, *said.ignored}:
+        about = column_options(self.options, self.tables, constrained)
+        if both := about.named & {*self.outcomes, *about.ignored}:
             raise TableError(f"{min(both)!r} cannot be a parameter and something else; leave one of the options out.")
-        self.left_out = left_out(self.results, self.listed, self.outcomes, said)
-        names = self._parameters(said)
-        self.columns = [column_of(name, self.tables, said) for name in names]
-        self.columns += [column_of(name, [self.results], said) for name in said.conditions]
+        self.left_out = left_out(self.results, self.listed, self.outcomes, about)
+        names = self._parameters(about)
+        self.columns = [column_of(name, self.tables, about) for name in names]
+        self.columns += [column_of(name, [self.results], about) for name in about.conditions]
         for column in self.columns:
             single = not column.observed and not column.categories and not column.span[0] < column.span[1]
             if self.listed is None and single:
@@ -87,17 +87,17 @@ class Campaign:
             reasons = "".join(f"; {name}: {reason}" for name, reason in self.left_out.items())
             raise TableError(f"{self.results.path} has no parameter that varies{reasons}. Name some with --parameters.")
         listed = [] if self.listed is None else self.listed.names
-        self.identifiers = [name for name in self.left_out if name in listed and name not in said.ignored]
+        self.identifiers = [name for name in self.left_out if name in listed and name not in about.ignored]
 
-    def _parameters(self, said: Said) -> list[str]:
+    def _parameters(self, about: ColumnOptions) -> list[str]:
         """Names of the parameters, which both tables must have."""
         source = self.tables[-1]
-        names = [name for name in source.names if name not in {*self.left_out, *self.outcomes, *said.conditions}]
+        names = [name for name in source.names if name not in {*self.left_out, *self.outcomes, *about.conditions}]
         for name in names:
             if name not in self.results.names:
                 self.results.find(name)  # raises, or differs in case
                 raise TableError(f"{self.results.path} has no column {name!r}, which {source.path} has; rename one.")
-        for name in (name for name in said.parameters if name not in source.names):
+        for name in (name for name in about.parameters if name not in source.names):
             raise TableError(f"{source.path} has no column {name!r}, which --parameters names.")
         return names
 

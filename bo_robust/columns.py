@@ -25,7 +25,7 @@ FINEST = 12  # decimals up to which a step is looked for
 
 
 @dataclass(frozen=True)
-class Said:
+class ColumnOptions:
     """What the user says of columns, by name."""
 
     parameters: Sequence[str] = ()
@@ -111,18 +111,18 @@ class Column:
         return f"{self.title} ({low} to {high}{', whole' if self.step == 1.0 else step})"
 
 
-def column_of(name: str, tables: Sequence[Table], said: Said) -> Column:
+def column_of(name: str, tables: Sequence[Table], options: ColumnOptions) -> Column:
     """Recognise a column from its cells in all tables, and what the user says of it; raises ``TableError``."""
-    kind, levels = said.kinds.get(name), [str(level) for level in said.levels.get(name, ())]
+    kind, levels = options.kinds.get(name), [str(level) for level in options.levels.get(name, ())]
     places = [(table, i, cell) for table in tables for i, cell in enumerate(table.cells(name))]
     for table, i, cell in places:
-        if not cell and name not in said.conditions:
+        if not cell and name not in options.conditions:
             hint = f"every design needs a value; --ignore {name} leaves the column out"
             raise TableError(f"{table.where(i, name)} is blank: {hint}.")
     places = [place for place in places if place[2]]  # conditions of what is pending are not known yet
     cells = [cell for *_, cell in places] + levels
-    observed, mark = name in said.conditions, tables[0].mark
-    if kind == "categorical" or (cells and name not in said.bounds and all(written(cell) is None for cell in cells)):
+    observed, mark = name in options.conditions, tables[0].mark
+    if kind == "categorical" or (cells and name not in options.bounds and all(written(cell) is None for cell in cells)):
         if levels and (strange := [place for place in places if place[2] not in levels]):
             table, i, cell = strange[0]
             raise TableError(f"{table.where(i, name)}: {cell!r} is not among --levels {name}; add it.")
@@ -141,8 +141,8 @@ def column_of(name: str, tables: Sequence[Table], said: Said) -> Column:
         table, i, cell = places[broken[0]]
         raise TableError(f"{table.where(i, name)}: {cell!r} is no whole number, as --integer says.")
     listed = sorted(quantity(level) for level in levels)
-    span = said.bounds.get(name) or (min(listed or values, default=0.0), max(listed or values, default=0.0))
-    step = said.steps.get(name, {"integer": 1.0, "continuous": None}.get(kind or "", _step(values)))
+    span = options.bounds.get(name) or (min(listed or values, default=0.0), max(listed or values, default=0.0))
+    step = options.steps.get(name, {"integer": 1.0, "continuous": None}.get(kind or "", _step(values)))
     return Column(name, next(iter(units), ""), (), span, step, tuple(listed), mark, observed)
 
 
@@ -176,20 +176,20 @@ def _rounded(value: float) -> float:
     return float(f"{value:.12g}")
 
 
-def left_out(results: Table, listed: Table | None, outcomes: Sequence[str], said: Said) -> dict[str, str]:
+def left_out(results: Table, listed: Table | None, outcomes: Sequence[str], options: ColumnOptions) -> dict[str, str]:
     """Columns that are neither parameters nor outcomes, each with the reason; raises ``TableError`` where in doubt."""
     reasons = {}
     source = results if listed is None else listed
     for name in dict.fromkeys([*source.names, *results.names]):
-        if name in outcomes or name in said.named:
+        if name in outcomes or name in options.named:
             continue
         tables = [table for table in (results, listed) if table is not None and name in table.names]
-        reason = "as --ignore says" if name in said.ignored else None
-        if reason is None and said.parameters:
+        reason = "as --ignore says" if name in options.ignored else None
+        if reason is None and options.parameters:
             reason = "not among --parameters"
         if (reason := reason or _reason(name, tables, outcomes, results, listed)) is not None:
             reasons[name] = reason
-    _check_sides(results, outcomes, reasons, said)
+    _check_sides(results, outcomes, reasons, options)
     return reasons
 
 
@@ -272,12 +272,12 @@ def _repeats(table: Table, name: str, outcome: str) -> bool:
     return len(pairs) > LEVELS and max(abs(a - b) for a, b in pairs) < 0.1 * spread
 
 
-def _check_sides(results: Table, outcomes: Sequence[str], reasons: Mapping[str, str], said: Said) -> None:
+def _check_sides(results: Table, outcomes: Sequence[str], reasons: Mapping[str, str], options: ColumnOptions) -> None:
     """Raise ``TableError`` where columns on both sides of an outcome may be parameters, as a second outcome would."""
     place = min(results.names.index(name) for name in outcomes)
-    unclear = [name for name in results.names if name not in {*outcomes, *reasons, *said.conditions}]
+    unclear = [name for name in results.names if name not in {*outcomes, *reasons, *options.conditions}]
     left = [name for name in unclear if results.names.index(name) < place]
-    right = [name for name in unclear if results.names.index(name) > place and name not in said.named]
+    right = [name for name in unclear if results.names.index(name) > place and name not in options.named]
     if left and right:
         name, target = right[0], outcomes[0]
         hint = f"--ignore {name}, or take it with --parameters {','.join([*left, name])}"

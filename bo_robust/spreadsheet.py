@@ -21,8 +21,8 @@ from botorch.utils.multi_objective.pareto import is_non_dominated
 
 from bo_robust.campaign import Campaign
 from bo_robust.cells import FAILED, TableError
+from bo_robust.column_options import KINDS
 from bo_robust.columns import Column
-from bo_robust.said import KINDS
 from bo_robust.suggest import Suggestion, suggest
 
 
@@ -31,11 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(argv)
         campaign = Campaign(options)
-        found, said = ask(campaign)
+        found, warned = ask(campaign)
         designs, notes = designs_to_print(campaign, found)
         csv.writer(sys.stdout, delimiter=campaign.results.separator, lineterminator="\n").writerows(designs)
         sys.stdout.flush()
-        lines = [*campaign.introduction(), *notes, *_about(found, campaign), *said]
+        lines = [*campaign.introduction(), *notes, *_about(found, campaign), *warned]
         print("\n".join(lines), file=sys.stderr)
         if options.plot is not None:
             from bo_robust.spreadsheet_plot import plot
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def ask(campaign: Campaign) -> tuple[Suggestion, list[str]]:
     """What :func:`suggest` says of a campaign, and its warnings."""
     options, (left, total) = campaign.options, campaign.left
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         found = suggest(
             campaign.data,
             space=campaign.space,
@@ -60,7 +60,7 @@ def ask(campaign: Campaign) -> tuple[Suggestion, list[str]]:
             settings={"outcome_scale": None if options.outcome_scale == "none" else "auto"},
             seed=options.seed,
         )
-    return found, [f"Warning: {one.message}" for one in said]
+    return found, [f"Warning: {warning.message}" for warning in caught]
 
 
 def designs_to_print(campaign: Campaign, found: Suggestion) -> tuple[list[list[str]], list[str]]:

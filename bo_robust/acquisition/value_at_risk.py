@@ -205,15 +205,14 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
 
     def _value(self, x: Tensor, pending: Tensor | None) -> Tensor:
         p = self.environment.probabilities
-        if not (x.requires_grad and torch.is_grad_enabled()) or self.over_candidates:
+        with_gradient = x.requires_grad and torch.is_grad_enabled()
+        if not (with_gradient and self.functional.selects) or self.over_candidates:
             return self.functional.upper_bound(*self._bounds(x, pending), p)
         # Where F is the value at one condition, the gradient passes through it alone: all conditions without gradient,
         # then that one with it. 2.4 times as fast at 128 designs x 256 conditions.
         points = self.environment.points(x)
         with torch.no_grad():
             index = self.functional.selected(self.bounds_of(points, pending)[1], p)
-        if index is None:
-            return self.functional.upper_bound(*self.bounds_of(points, pending), p)
         selected = value_at(points.expand(*index.shape, *points.shape[-2:]), index).unsqueeze(-2)
         return self.bounds_of(selected, pending)[1].squeeze(-1)
 

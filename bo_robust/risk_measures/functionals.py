@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -62,9 +62,11 @@ class Functional(ABC):
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """F(values), differentiable; ``ValueError`` if shapes, dtypes or devices do not fit."""
 
-    def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor | None:
-        """The index of the condition whose value F(values) is, ``...``; None where F is no entry of ``values``."""
-        return None
+    selects: ClassVar[bool] = False  # whether F(values) is the value at one condition, which `selected` then names
+
+    def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """The index of the condition whose value F(values) is, ``...`` long."""
+        raise NotImplementedError(f"{type(self).__name__} is no entry of the values.")
 
     def lower_bound(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """A lower bound on F(f) for every f with lower <= f <= upper: F(lower) if F is monotone."""
@@ -97,6 +99,7 @@ class ValueAtRisk(Functional):
         ValueError: if alpha, the probability of the lower tail, is not in (0, 1).
     """
 
+    selects: ClassVar[bool] = True
     alpha: float
 
     def __post_init__(self) -> None:
@@ -182,6 +185,8 @@ class Expectile(Functional):
 @dataclass(frozen=True)
 class WorstCase(Functional):
     """Minimum of h over the points of positive probability: VaR as alpha -> 0, the objective of StableOpt."""
+
+    selects: ClassVar[bool] = True
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """The smallest value. One point gets the whole gradient."""

@@ -81,9 +81,6 @@ class SharedGP(torch.nn.Module):
 
         Inputs are (x, z), or x alone where ``AppendFeatures`` is to add the conditions ``append``, ``w x d_z``.
         """
-        transforms: dict[str, InputTransform] = {"normalize": Normalize(self.bounds.shape[-1], bounds=self.bounds)}
-        if append is not None:
-            transforms = {"append": AppendFeatures(append), **transforms}
         model = SingleTaskGP(
             X,
             Y.unsqueeze(-1),
@@ -91,7 +88,7 @@ class SharedGP(torch.nn.Module):
             covar_module=self.covariance,
             mean_module=self.mean,
             outcome_transform=None,
-            input_transform=ChainedInputTransform(**transforms),
+            input_transform=_inputs(self.bounds, append),
         )
         model.eval()
         return model
@@ -118,10 +115,15 @@ class DefaultGP:
         return model
 
     def _made(self, X: Tensor, Y: Tensor, append: Tensor | None = None) -> SingleTaskGP:
-        transforms: dict[str, InputTransform] = {"normalize": Normalize(self.bounds.shape[-1], bounds=self.bounds)}
-        if append is not None:
-            transforms = {"append": AppendFeatures(append), **transforms}
-        return SingleTaskGP(X, Y.unsqueeze(-1), input_transform=ChainedInputTransform(**transforms))
+        return SingleTaskGP(X, Y.unsqueeze(-1), input_transform=_inputs(self.bounds, append))
+
+
+def _inputs(bounds: Tensor, append: Tensor | None) -> InputTransform:
+    """To the unit box, after the conditions, if any, are appended."""
+    transforms: dict[str, InputTransform] = {"normalize": Normalize(bounds.shape[-1], bounds=bounds)}
+    if append is not None:
+        transforms = {"append": AppendFeatures(append), **transforms}
+    return ChainedInputTransform(**transforms)
 
 
 def _spread(Y: Tensor) -> Tensor:

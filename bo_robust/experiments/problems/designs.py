@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from bo_robust.cells import TableError
-from bo_robust.columns import Column, Said, column_of
+from bo_robust.columns import Column, ColumnOptions, column_of
 from bo_robust.experiments.problems.data import verified
 from bo_robust.table import Table, read_table
 from bo_robust.utils.input_checks import check_positive
@@ -165,8 +165,8 @@ class OwnTable:
 
 def _problem_of_table(name: str, table: Table, target: str, maximize: bool) -> DesignProblem:
     """Designs are the distinct rows of parameters; an observation is that of one of the rows with this design."""
-    columns = [column_of(column, [table], Said()) for column in table.names if column != target]
-    observations = column_of(target, [table], Said())
+    columns = [column_of(column, [table], ColumnOptions()) for column in table.names if column != target]
+    observations = column_of(target, [table], ColumnOptions())
     if observations.categories:
         raise TableError(f"{table.path}: column {target!r} holds no numbers.")
     encoded = np.concatenate([_encoded(column, table) for column in columns], 1)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bo_robust.cells import TableError, written
-from bo_robust.columns import Said, names_in, quantity
+from bo_robust.columns import ColumnOptions, names_in, quantity
 from bo_robust.table import Table
 
 KINDS = {
@@ -22,8 +22,8 @@ TERM = re.compile(r"\s*(?P<sign>[+-]?)\s*(?P<factor>\d[\d.,]*)?\s*\*?\s*")
 Sum = tuple[list[str], list[float], float]  # names, factors and right-hand side
 
 
-def said_of(options: argparse.Namespace, tables: Sequence[Table], constrained: Sequence[str]) -> Said:
-    """What is said of columns, where those in sums and inequalities are ``constrained``."""
+def column_options(options: argparse.Namespace, tables: Sequence[Table], constrained: Sequence[str]) -> ColumnOptions:
+    """The options about columns, where those in sums and inequalities are ``constrained``."""
     table, bounds, levels, steps = tables[0], {}, {}, {}
     for text in options.bounds:
         name, ends = _assignment("--bounds", text)
@@ -44,7 +44,7 @@ def said_of(options: argparse.Namespace, tables: Sequence[Table], constrained: S
             raise TableError(f"--step {text} must be larger than 0.")
     if options.condition and options.observe:
         raise TableError("give --condition or --observe: conditions are all set for a test, or none is.")
-    return Said(
+    return ColumnOptions(
         parameters=names_in(options.parameters, tables),
         ignored=names_in(options.ignore, tables),
         kinds={name: kind for kind in KINDS for name in names_in(getattr(options, kind), tables)},
