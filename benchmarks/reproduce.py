@@ -4,9 +4,10 @@ Each row of the table is a claim of a paper, about pairs of methods of a shipped
 ``bo-robust run``, with fewer methods. A pair is decided by the 95 % interval of its paired difference over trials
 (:func:`decide`); a claim is "open" where the interval is too wide.
 
-As it is, the command takes few trials and ends within an hour on two cores. ``--full`` adds trials, with other seeds,
-until each claim is decided or a configuration has had 40, and writes the page ``docs/results/papers.md`` and what is in
-``benchmarks/results/papers``. The same command after an interruption goes on with what is missing.
+As it is, the command takes few trials and ends within an hour on two cores. ``--full`` first runs all configurations,
+then adds trials, with other seeds, to the panels and methods of claims that are open, until each is decided or has had
+``--trials``. It writes the page ``docs/results/papers.md`` and what is in ``benchmarks/results/papers``. The same
+command after an interruption goes on with what is missing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import torch
 from rich.console import Console
@@ -87,6 +87,11 @@ class Claim:
         """Ours, the relation and theirs."""
         parts = (re.split(" (<=?) ", pair) for pair in self.pairs)
         return [(ours, relation, theirs) for ours, relation, theirs in parts]
+
+    @property
+    def labels(self) -> set[str]:
+        """The methods compared."""
+        return {label for ours, _, theirs in self.compared() for label in (ours, theirs)}
 
 
 def bands(config: RunConfig, panel: int, folder: Path) -> Verdict:
@@ -235,15 +240,16 @@ SHORT: dict[str, tuple[str, ...]] = {
 
 
 def config_of(name: str, claims: Sequence[Claim], seed: int = 0, settings: Sequence[str] = ()) -> RunConfig:
-    """A configuration, cut to what its claims are about; ``settings`` are overrides of ``bo-robust run``."""
+    """A configuration, cut to what claims are about; ``settings`` are overrides of ``bo-robust run``."""
     data = read(find_configuration(name))
     apply_overrides(data, (*settings, f"seed={data.get('seed', 0) + seed}"))
-    needed = {label for claim in claims for ours, _, theirs in claim.compared() for label in (ours, theirs)}
+    needed = {label for claim in claims for label in claim.labels}
     data["compare"] = []
     if needed:
         methods = parse(data).panels[0].methods
-        data["methods"] = [method.model_dump() for method in methods if method.label in needed | DRAWN]
-        data["panels"] = data["panels"][: 1 + max(claim.panel for claim in claims)]
+        drawn = set() if seed else DRAWN
+        data["methods"] = [method.model_dump() for method in methods if method.label in needed | drawn]
+        data["panels"] = [panel for i, panel in enumerate(data["panels"]) if i in {claim.panel for claim in claims}]
     return parse(data)
 
 
@@ -262,22 +268,23 @@ def decide(relation: str, low: float, high: float, tolerance: float) -> str:
 
 def verdict(claim: Claim, traces: pd.DataFrame) -> Verdict:
     """What the pairs of a claim show in the traces of its panel, ``trial`` counting over all seeds."""
-    measure, said, verdicts = MEASURES[claim.measure], [], []
+    measure, shown, verdicts = MEASURES[claim.measure], [], []
     values = {
-        label: np.array([measure.of(trial) for _, trial in rows.groupby("trial", sort=True)])
+        label: pd.Series({trial: measure.of(its) for trial, its in rows.groupby("trial", sort=True)})
         for label, rows in traces.groupby("method", observed=True)
     }
     for ours, relation, theirs in claim.compared():
-        a, b = values[ours], values[theirs]
-        difference, low, high = (float(x) for x in mean_interval(a - b, 0.95))
+        a, b = values[ours].align(values[theirs], join="inner")
+        difference, low, high = (float(x) for x in mean_interval((a - b).to_numpy(), 0.95))
         if len(a) == 1:
             low, high = -math.inf, math.inf
         tolerance = max(measure.absolute, measure.share * abs(float(b.mean())), ROUNDING)
         found = decide(relation, low, high, tolerance)
-        one, other, gap, start, end = (f"{x + 0.0:{measure.form}}" for x in (a.mean(), b.mean(), difference, low, high))
-        said.append(f"{ours} {one}, {theirs} {other}: {gap} [{start}, {end}], {found}")
+        numbers = (f"{x + 0.0:{measure.form}}" for x in (a.mean(), b.mean(), difference, low, high))
+        one, other, gap, start, end = numbers
+        shown.append(f"{ours} {one}, {theirs} {other}: {gap} [{start}, {end}], {found}")
         verdicts.append(found)
-    return "; ".join(said), NO if NO in verdicts else YES if set(verdicts) == {YES} else OPEN
+    return "; ".join(shown), NO if NO in verdicts else YES if set(verdicts) == {YES} else OPEN
 
 
 class Runs:
@@ -312,12 +319,11 @@ class Runs:
 
     def traces(self, panel: str) -> pd.DataFrame:
         """The traces of a panel of all seeds, trials counted on."""
-        frames, first = [], 0
-        for folder in self.folders:
+        frames = []
+        for seed, folder in enumerate(self.folders):
             frame = pd.read_parquet(folder / "traces.parquet")
             frame = frame[frame["panel"] == panel].copy()
-            frame["trial"] += first
-            first = int(frame["trial"].max()) + 1
+            frame["trial"] += seed * self.config.panels[0].trials
             frames.append(frame)
         return pd.concat(frames, ignore_index=True)
 
@@ -325,19 +331,24 @@ class Runs:
         """The rows of the table."""
         summaries = [json.loads((folder / "summary.json").read_text()) for folder in self.folders]
         config, rows = self.config, []
+        panels = dict(zip(sorted({claim.panel for claim in self.claims}), config.panels, strict=False))
         for claim in self.claims:
-            panel = config.panels[claim.panel]
+            panel = panels[claim.panel]
             if claim.check:
                 ours, found = claim.check(config, claim.panel, self.folders[0])
+                trials = panel.trials
             else:
-                ours, found = verdict(claim, self.traces(panel.name))
+                traces = self.traces(panel.name)
+                ours, found = verdict(claim, traces)
+                compared = traces[traces["method"].isin(claim.labels)]
+                trials = int((compared.groupby("trial")["method"].nunique() == len(claim.labels)).sum())
             row = {
                 "paper": claim.paper,
                 "figure": claim.figure,
                 "claim": claim.text,
                 "ours": ours,
                 "verdict": found,
-                "scale": f"{panel.trials * len(self.folders)} x {panel.horizon}",
+                "scale": f"{trials} x {panel.horizon}",
                 "config": self.name,
                 "revision": ", ".join(dict.fromkeys(str(summary["commit"])[:7] for summary in summaries)),
                 "date": summaries[-1]["date"][:10],
@@ -346,32 +357,37 @@ class Runs:
             rows.append(row)
         return rows
 
+    def run(self, workers: int, full: bool) -> None:
+        """Run the configuration once; with ``full`` as its claims need."""
+        settings = FULL if full else SHORT
+        self.add(
+            "seed-0" if full else "short", config_of(self.name, self.claims, 0, settings.get(self.name, ())), workers
+        )
 
-def decided(name: str, folder: Path, workers: int, full: bool) -> Runs:
-    """Run a configuration; with ``full`` by more and more seeds, until no claim is open."""
-    of = Runs(name, folder)
-    if not full:
-        of.add("short", config_of(name, of.claims, settings=SHORT.get(name, ())), workers)
-        return of
-    while True:
-        seed = len(of.folders)
-        of.add(f"seed-{seed}", config_of(name, of.claims, seed, FULL.get(name, ())), workers)
-        trials = of.config.panels[0].trials
-        if all(row["verdict"] != OPEN for row in of.rows()) or (seed + 2) * trials > MOST_TRIALS:
-            return of
+    def run_open(self, workers: int, most: int) -> bool:
+        """Add trials to the claims that are open, with another seed; False if none is or ``most`` would be passed."""
+        seed, trials = len(self.folders), self.config.panels[0].trials
+        claims = [claim for claim, row in zip(self.claims, self.rows(), strict=True) if row["verdict"] == OPEN]
+        if not claims or (seed + 1) * trials > most:
+            return False
+        self.add(f"seed-{seed}", config_of(self.name, claims, seed, FULL.get(self.name, ())), workers)
+        return True
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the configurations named, or all; with ``--full`` and all, write the page."""
     names = list(dict.fromkeys(claim.config for claim in CLAIMS))
-    given = options(__doc__, names, arguments, folder=Path("results/reproduce"), workers=2, full=False)
-    rows: list[dict[str, Any]] = []
-    all_runs = {}
-    for name in given.parts or names:
-        of = all_runs[name] = decided(name, given.folder, given.workers, given.full)
-        for row in of.rows():
-            rows.append(row)
-            print(json.dumps(row, ensure_ascii=False), flush=True)
+    folder = Path("results/reproduce")
+    given = options(__doc__, names, arguments, folder=folder, workers=2, full=False, trials=MOST_TRIALS)
+    all_runs = {name: Runs(name, given.folder) for name in given.parts or names}
+    for of in all_runs.values():
+        of.run(given.workers, given.full)
+    more = list(all_runs.values()) if given.full else []
+    while more:
+        more = [of for of in more if of.run_open(given.workers, given.trials)]
+    rows = [row for of in all_runs.values() for row in of.rows()]
+    for row in rows:
+        print(json.dumps(row, ensure_ascii=False), flush=True)
     if given.parts or not given.full:
         return
     about = environment() | {"minutes": sum(of.minutes for of in all_runs.values())}

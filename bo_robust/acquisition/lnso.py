@@ -237,12 +237,13 @@ def climb(
     for _ in range(rounds):
         z = environment.sample(fit_steps * num_z, generator).view(fit_steps, num_z, -1)
         offsets = _in_ball((fit_steps, num_x, d), generator, x)
-        adam = torch.optim.Adam(networks, lr=fit_rate)
+        # u depends on the balls alone, so that all minibatches of the round are one call: step x s x n_x x n_z.
+        near = (centre.unsqueeze(1) + radius * offsets.unsqueeze(1)).clamp_(0.0, 1.0)
+        targets = (u(near, z[:, None, None]) - shift) / scale
+        adam = torch.optim.Adam(networks, lr=fit_rate, fused=True)
         for step in range(fit_steps):
-            near = (centre.unsqueeze(1) + radius * offsets[step]).clamp_(0.0, 1.0)
-            values = (u(near, z[step]) - shift) / scale
             # A network sees (x - x_c) / r: it moves with its ball. Kept in place, its units saturate after a few.
-            errors = values - _outputs(networks, (near - centre.unsqueeze(1)) / radius)
+            errors = targets[step] - _outputs(networks, (near[step] - centre.unsqueeze(1)) / radius)
             loss = torch.where(errors >= 0.0, alpha * errors, (alpha - 1.0) * errors).mean((1, 2)).sum()
             _step(adam, torch.autograd.grad(loss, networks), fit_rate * (1.0 - step / fit_steps))
         x = _ascended(networks, x, centre, radius, ascent_steps, ascent_rate)
@@ -292,8 +293,8 @@ def _outputs(networks: list[Tensor], x: Tensor) -> Tensor:
 
 
 def _at_pairs(bound: Bound, environment: ContinuousEnvironment, x: Tensor, z: Tensor) -> Tensor:
-    """u at every design ``... x d_x`` under every z (``w x d_z``): ``... x w``."""
-    shape = (*x.shape[:-1], len(z))
+    """u at every design ``... x d_x`` under every z (``... x w x d_z``): ``... x w``."""
+    shape = (*x.shape[:-1], z.shape[-2])
     points = environment.join(x.unsqueeze(-2).expand(*shape, -1), z.expand(*shape, -1)).flatten(0, -2)
     return bound(points).reshape(shape)
 

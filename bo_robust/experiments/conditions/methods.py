@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB, optimize_lnso, search_lacing_value
 from bo_robust.confidence import WIDTHS, ConstantWidth, FiniteWidth, Width
-from bo_robust.experiments.conditions.shared_gp import DefaultGP, SharedGP
+from bo_robust.experiments.conditions.shared_gp import DefaultGP, SharedGP, squared_exponential
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem
 from bo_robust.methods import METHODS
 from bo_robust.ops.weighted_quantile import weighted_quantile
@@ -309,13 +309,14 @@ class RhoKGApx(AcquisitionFunction):
         self.conditions, self.alpha = conditions, alpha
         # Base samples stay fixed while (x, z) is optimised.
         seeds = torch.randint(2**31, (2,)).tolist()
-        self.fantasies = draw_sobol_normal_samples(1, fantasies, seed=seeds[0]).to(evaluated)  # K x 1
+        self.fantasies = draw_sobol_normal_samples(1, fantasies, seed=seeds[0]).to(evaluated)[..., None, None]
         self.samples = draw_sobol_normal_samples(len(conditions), samples, seed=seeds[1]).to(evaluated)  # M x w
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of jitter
             self.noise: Tensor = model.likelihood.noise
+            self.k = squared_exponential(model.covar_module)
             self.X = model.train_inputs[0]  # in the unit box: the model is in evaluation mode
-            K = model.covar_module(self.X).to_dense()
+            K = self.k(self.X, self.X)
             self.L = psd_safe_cholesky(K + torch.diag_embed(self.noise.expand(len(K))))
             left = (model.train_targets - model.mean_module(self.X)).unsqueeze(-1)
             self.residual = torch.linalg.solve_triangular(self.L, left, upper=False)
@@ -324,22 +325,20 @@ class RhoKGApx(AcquisitionFunction):
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The value ``b`` at points ``b x 1 x d``."""
-        own = X[..., 0, : X.shape[-1] - self.conditions.shape[-1]]
         at = self.model.transform_inputs(X)
-        white = self._white(at)
-        with torch.no_grad():
-            known = _Designs(*(part.unsqueeze(1) for part in self.known))
-            risk, best = self._risks(known, at, white, self.fantasies[:, None]).max(1)  # K x b, of K x n x b
-            better = self._risks(self._designs(own), at, white, self.fantasies) > risk
-        chosen = []
-        for of_known, of_own in zip(self.known, self._designs(own), strict=True):
-            mine = better.reshape(*better.shape, *(1,) * (of_own.ndim - 1))
-            chosen.append(torch.where(mine, of_own, of_known[best]))
-        return self._risks(_Designs(*chosen), at, white, self.fantasies).mean(0)
+        white = self._white(at)  # b x t x 1
+        deviation = (self.k(at, at) + self.noise - white.mT @ white).sqrt()
+        own = self._designs(X[..., 0, : X.shape[-1] - self.conditions.shape[-1]])
+        risk = self._risks(own, at, white, deviation).squeeze(-1)  # K x b
+        with torch.no_grad():  # all points are the columns of one product for each design
+            columns = at.squeeze(-2), white.squeeze(-1).mT, deviation.squeeze(-1).mT
+            best = self._risks(self.known, *columns).argmax(1)  # K x b, of K x n x b
+        chosen = _Designs(*(part[best] for part in self.known))
+        return torch.maximum(risk, self._risks(chosen, at, white, deviation).squeeze(-1)).mean(0)
 
     def _white(self, points: Tensor) -> Tensor:
-        """L^-1 k(X, points), ``... x n x w``."""
-        cross = self.model.covar_module(self.X, points.flatten(0, -2)).to_dense()
+        """L^-1 k(X, points) of points ``... x j x d``: ``... x n x j``."""
+        cross = self.k(self.X, points.flatten(0, -2))
         white = torch.linalg.solve_triangular(self.L, cross, upper=False)
         return white.unflatten(-1, points.shape[:-1]).movedim(0, -2)
 
@@ -350,21 +349,20 @@ class RhoKGApx(AcquisitionFunction):
         points = self.model.transform_inputs(pairs)
         white = self._white(points)
         mean = self.model.mean_module(points) + (white.mT @ self.residual).squeeze(-1)
-        prior = self.model.covar_module(points).to_dense()
+        prior = self.k(points, points)
         size = prior.diagonal(dim1=-2, dim2=-1).amax()  # rounding, and so the jitter, is a share of it
         root = psd_safe_cholesky((prior - white.mT @ white) / size, max_tries=6) * size.sqrt()
         return _Designs(points, white, mean, root, self.samples @ root.mT)
 
-    def _risks(self, designs: _Designs, at: Tensor, white: Tensor, fantasies: Tensor) -> Tensor:
-        """E[VaR_alpha] of designs (``... x b``) after an observation at points ``b x 1 x d``: ``K x ... x b``."""
-        prior = self.model.covar_module(designs.points, at).to_dense()
-        variance = self.model.covar_module(at).to_dense() + self.noise - white.mT @ white
-        c = (prior - designs.white.mT @ white) / variance.sqrt()  # ... x b x w x 1
-        v = torch.linalg.solve_triangular(designs.root.expand(*c.shape[:-1], -1), c, upper=False)
-        length = v.square().sum(-2).clamp(1e-12, 1.0)
-        along = (self.samples @ v).squeeze(-1) * (1.0 - (1.0 - length).sqrt()) / length  # ... x b x M
-        shift = (fantasies.unsqueeze(-1) - along).unsqueeze(-1)  # K x ... x b x M x 1
-        values = designs.mean.unsqueeze(-2) + designs.drawn + shift * c.mT
+    def _risks(self, designs: _Designs, at: Tensor, white: Tensor, deviation: Tensor) -> Tensor:
+        """E[VaR_alpha] of designs after an observation at ``j`` points, ``... x j x d``: ``K x ... x j``."""
+        c = (self.k(designs.points, at) - designs.white.mT @ white) / deviation  # ... x w x j
+        v = torch.linalg.solve_triangular(designs.root, c, upper=False)
+        length = v.square().sum(-2, keepdim=True).clamp(1e-12, 1.0)
+        along = (self.samples @ v) * ((1.0 - (1.0 - length).sqrt()) / length)  # ... x M x j
+        shift = (self.fantasies - along.mT).unsqueeze(-1)  # K x ... x j x M x 1
+        before = designs.mean[..., None, None, :] + designs.drawn.unsqueeze(-3)
+        values = torch.addcmul(before, shift, c.mT.unsqueeze(-2))  # K x ... x j x M x w
         return weighted_quantile(values, None, self.alpha).mean(-1)
 
 

@@ -5,6 +5,7 @@ Ours: a constant mean, fitted too, and inputs scaled to the unit box.
 
 import copy
 import warnings
+from collections.abc import Callable
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
@@ -12,7 +13,7 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import AppendFeatures, ChainedInputTransform, InputTransform, Normalize
 from gpytorch.constraints import GreaterThan, Positive
-from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -116,6 +117,22 @@ class DefaultGP:
 
     def _made(self, X: Tensor, Y: Tensor, append: Tensor | None = None) -> SingleTaskGP:
         return SingleTaskGP(X, Y.unsqueeze(-1), input_transform=_inputs(self.bounds, append))
+
+
+def squared_exponential(kernel: Kernel) -> Callable[[Tensor, Tensor], Tensor]:
+    """k(x, x') of points ``... x n1 x d`` and ``... x n2 x d``: the SE kernel of either GP, in three operations.
+
+    Small matrices take GPyTorch ten times as long, and rho-KG evaluates six for each gradient.
+    """
+    base = getattr(kernel, "base_kernel", kernel)
+    ell, scale = base.lengthscale.detach(), getattr(kernel, "outputscale", torch.ones(())).detach()
+
+    def k(a: Tensor, b: Tensor) -> Tensor:
+        a, b = a / ell, b / ell
+        squares = a.square().sum(-1, keepdim=True) + b.square().sum(-1).unsqueeze(-2) - 2.0 * (a @ b.mT)
+        return scale * (-0.5 * squares.clamp_min(0.0)).exp()
+
+    return k
 
 
 def _inputs(bounds: Tensor, append: Tensor | None) -> InputTransform:
