@@ -7,7 +7,8 @@ Each row of the table is a claim of a paper, about pairs of methods of a shipped
 As it is, the command takes few trials and ends within an hour on two cores. ``--full`` first runs all configurations,
 then adds trials, with other seeds, to the panels and methods of claims that are open, until each is decided or has had
 ``--trials``. It writes the page ``docs/results/papers.md`` and what is in ``benchmarks/results/papers``. The same
-command after an interruption goes on with what is missing.
+command after an interruption goes on with what is missing. Configurations that are named replace their own rows only;
+``--resume`` takes the trials of value at risk that ``papers.json`` has, whatever revision ran them.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from bo_robust.experiments.traces import Traces
 
 PAGE = ROOT / "docs" / "results" / "papers.md"
 RAW = ROOT / "benchmarks" / "results" / "papers"
+STORED = "papers.json"  # in RAW
 # Pictures of runs that are kept, by name.
 PICTURES = {
     "gp_ucb": ("srinivas/synthetic", "00-a-synthetic-se.png"),
@@ -253,6 +255,18 @@ def config_of(name: str, claims: Sequence[Claim], seed: int = 0, settings: Seque
     return parse(data)
 
 
+def _rounded(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part as ``papers.json`` keeps it: four digits, and no folder of this machine."""
+    regrets = {
+        measure: {
+            panel: {method: [float(f"{value:.4g}") for value in values] for method, values in methods.items()}
+            for panel, methods in panels.items()
+        }
+        for measure, panels in part["regrets"].items()
+    }
+    return {key: value for key, value in part.items() if key != "folder"} | {"regrets": regrets}
+
+
 def decide(relation: str, low: float, high: float, tolerance: float) -> str:
     """Verdict on "ours < theirs" or "ours <= theirs" from the 95 % interval of ours - theirs.
 
@@ -266,15 +280,11 @@ def decide(relation: str, low: float, high: float, tolerance: float) -> str:
     return NO if low > 0.0 or -tolerance <= low <= high <= tolerance else OPEN
 
 
-def verdict(claim: Claim, traces: pd.DataFrame) -> Verdict:
-    """What the pairs of a claim show in the traces of its panel, ``trial`` counting over all seeds."""
-    measure, shown, verdicts = MEASURES[claim.measure], [], []
-    values = {
-        label: pd.Series({trial: measure.of(its) for trial, its in rows.groupby("trial", sort=True)})
-        for label, rows in traces.groupby("method", observed=True)
-    }
+def verdict(claim: Claim, regrets: Mapping[str, Mapping[Any, float]]) -> tuple[str, str, int]:
+    """What the pairs of a claim show in the regrets of each method, by trial; the verdict; and in how many trials."""
+    measure, shown, verdicts, trials = MEASURES[claim.measure], [], [], []
     for ours, relation, theirs in claim.compared():
-        a, b = values[ours].align(values[theirs], join="inner")
+        a, b = pd.Series(regrets[ours]).align(pd.Series(regrets[theirs]), join="inner")
         difference, low, high = (float(x) for x in mean_interval((a - b).to_numpy(), 0.95))
         if len(a) == 1:
             low, high = -math.inf, math.inf
@@ -284,21 +294,38 @@ def verdict(claim: Claim, traces: pd.DataFrame) -> Verdict:
         one, other, gap, start, end = numbers
         shown.append(f"{ours} {one}, {theirs} {other}: {gap} [{start}, {end}], {found}")
         verdicts.append(found)
-    return "; ".join(shown), NO if NO in verdicts else YES if set(verdicts) == {YES} else OPEN
+        trials.append(len(a))
+    found = NO if NO in verdicts else YES if set(verdicts) == {YES} else OPEN
+    return "; ".join(shown), found, min(trials)
 
 
 class Runs:
-    """The runs of a configuration, one folder for each seed, and what they took."""
+    """The runs of a configuration, one folder and one entry of ``parts`` for each seed.
 
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name, self.folder = name, folder / name.replace("/", "-")
+    Args:
+        name: The configuration.
+        folder: Of all runs.
+        full: Whether the runs are those of the page.
+        stored: Parts of earlier runs, taken where ``folder`` has none.
+    """
+
+    def __init__(self, name: str, folder: Path, full: bool = False, stored: Sequence[dict[str, Any]] = ()) -> None:
+        self.name, self.folder, self.stored = name, folder / name.replace("/", "-"), stored
+        self.first = "seed-0" if full else "short"
+        self.settings = (FULL if full else SHORT).get(name, ())
         self.claims = [claim for claim in CLAIMS if claim.config == name]
-        self.folders: list[Path] = []
+        self.panels = config_of(name, [], settings=self.settings).panels  # all of them
+        self.parts: list[dict[str, Any]] = []
 
-    def add(self, part: str, config: RunConfig, workers: int) -> None:
-        """Run a configuration, or go on with it, and count its minutes."""
-        folder, start = self.folder / part, time.perf_counter()
-        taken = self.folder / f"{part}.json"
+    def add(self, claims: Sequence[Claim], workers: int) -> None:
+        """Run the methods and panels of claims with the next seed, or go on with it."""
+        seed = len(self.parts)
+        folder = self.folder / (f"seed-{seed}" if seed else self.first)
+        if seed < len(self.stored) and not folder.exists():
+            self.parts.append(self.stored[seed])
+            return
+        config, start = config_of(self.name, claims, seed, self.settings), time.perf_counter()
+        taken = folder.with_suffix(".json")
         self.folder.mkdir(parents=True, exist_ok=True)
         before = json.loads(taken.read_text()) if taken.exists() else 0.0
         finished = (folder / "summary.json").exists()
@@ -307,114 +334,128 @@ class Runs:
             runs.start(config, folder, data_dir=data_dir, workers=workers, console=Console(stderr=True, width=110))
         finally:
             taken.write_text(json.dumps(before + (0.0 if finished else time.perf_counter() - start)))
-        self.folders.append(folder)
+        self.parts.append(self._part(folder))
 
-    @property
-    def config(self) -> RunConfig:
-        return parse(json.loads((self.folders[0] / "summary.json").read_text())["config"])
+    def add_where_open(self, workers: int, most: int) -> bool:
+        """Add trials to the claims that are open; False if none is or they have had ``most`` trials."""
+        claims = [claim for claim, row in zip(self.claims, self.rows(), strict=True) if row["verdict"] == OPEN]
+        if not claims or (len(self.parts) + 1) * self.panels[0].trials > most:
+            return False
+        self.add(claims, workers)
+        return True
 
-    @property
-    def minutes(self) -> float:
-        return sum(json.loads(folder.with_suffix(".json").read_text()) for folder in self.folders) / 60.0
-
-    def traces(self, panel: str) -> pd.DataFrame:
-        """The traces of a panel of all seeds, trials counted on."""
-        frames = []
-        for seed, folder in enumerate(self.folders):
-            frame = pd.read_parquet(folder / "traces.parquet")
-            frame = frame[frame["panel"] == panel].copy()
-            frame["trial"] += seed * self.config.panels[0].trials
-            frames.append(frame)
-        return pd.concat(frames, ignore_index=True)
+    def _part(self, folder: Path) -> dict[str, Any]:
+        """Where and when a folder was made, and regrets by measure, panel and method, a list of trials each."""
+        summary, traces = json.loads((folder / "summary.json").read_text()), pd.read_parquet(folder / "traces.parquet")
+        regrets: dict[str, dict[str, dict[str, list[float]]]] = {}
+        for measure in {claim.measure for claim in self.claims if claim.pairs}:
+            of = MEASURES[measure].of
+            for (panel, method), rows in traces.groupby(["panel", "method"], observed=True):
+                values = [of(trial) for _, trial in rows.groupby("trial", sort=True)]
+                regrets.setdefault(measure, {}).setdefault(str(panel), {})[str(method)] = values
+        minutes = json.loads(folder.with_suffix(".json").read_text()) / 60.0
+        about = {"revision": str(summary["commit"])[:7], "date": summary["date"][:10], "minutes": round(minutes, 1)}
+        return about | {"folder": str(folder), "regrets": regrets}
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of the table."""
-        summaries = [json.loads((folder / "summary.json").read_text()) for folder in self.folders]
-        config, rows = self.config, []
-        panels = dict(zip(sorted({claim.panel for claim in self.claims}), config.panels, strict=False))
+        rows = []
         for claim in self.claims:
-            panel = panels[claim.panel]
+            panel = self.panels[claim.panel]
             if claim.check:
-                ours, found = claim.check(config, claim.panel, self.folders[0])
-                trials = panel.trials
+                folder = self.folder / self.first
+                config = parse(json.loads((folder / "summary.json").read_text())["config"])
+                (ours, found), trials = claim.check(config, claim.panel, folder), panel.trials
             else:
-                traces = self.traces(panel.name)
-                ours, found = verdict(claim, traces)
-                compared = traces[traces["method"].isin(claim.labels)]
-                trials = int((compared.groupby("trial")["method"].nunique() == len(claim.labels)).sum())
-            row = {
-                "paper": claim.paper,
-                "figure": claim.figure,
-                "claim": claim.text,
-                "ours": ours,
-                "verdict": found,
-                "scale": f"{trials} x {panel.horizon}",
-                "config": self.name,
-                "revision": ", ".join(dict.fromkeys(str(summary["commit"])[:7] for summary in summaries)),
-                "date": summaries[-1]["date"][:10],
-                "minutes": round(self.minutes, 1),
-            }
-            rows.append(row)
+                ours, found, trials = verdict(claim, self._regrets(claim))
+            rows.append(
+                {
+                    "paper": claim.paper,
+                    "figure": claim.figure,
+                    "claim": claim.text,
+                    "ours": ours,
+                    "verdict": found,
+                    "scale": f"{trials} x {panel.horizon}",
+                    "config": self.name,
+                    "revision": ", ".join(dict.fromkeys(part["revision"] for part in self.parts)),
+                    "date": self.parts[-1]["date"],
+                    "minutes": round(sum(part["minutes"] for part in self.parts), 1),
+                }
+            )
         return rows
 
-    def run(self, workers: int, full: bool) -> None:
-        """Run the configuration once; with ``full`` as its claims need."""
-        settings = FULL if full else SHORT
-        self.add(
-            "seed-0" if full else "short", config_of(self.name, self.claims, 0, settings.get(self.name, ())), workers
-        )
+    def traces(self, panel: str) -> pd.DataFrame:
+        """The traces of a panel, of the seeds that have a folder here; trials are numbered on."""
+        frames = []
+        for seed, part in enumerate(self.parts):
+            if "folder" in part:
+                frame = pd.read_parquet(Path(part["folder"]) / "traces.parquet")
+                frame["trial"] += seed * self.panels[0].trials
+                frames.append(frame[frame["panel"] == panel])
+        return pd.concat(frames, ignore_index=True)
 
-    def run_open(self, workers: int, most: int) -> bool:
-        """Add trials to the claims that are open, with another seed; False if none is or ``most`` would be passed."""
-        seed, trials = len(self.folders), self.config.panels[0].trials
-        claims = [claim for claim, row in zip(self.claims, self.rows(), strict=True) if row["verdict"] == OPEN]
-        if not claims or (seed + 1) * trials > most:
-            return False
-        self.add(f"seed-{seed}", config_of(self.name, claims, seed, FULL.get(self.name, ())), workers)
-        return True
+    def _regrets(self, claim: Claim) -> dict[str, dict[tuple[int, int], float]]:
+        """Regrets of the methods of a claim by seed and trial."""
+        panel = self.panels[claim.panel].name
+        regrets: dict[str, dict[tuple[int, int], float]] = {label: {} for label in claim.labels}
+        for seed, part in enumerate(self.parts):
+            found = part["regrets"][claim.measure].get(panel, {})
+            for label in claim.labels & found.keys():
+                regrets[label] |= {(seed, trial): value for trial, value in enumerate(found[label])}
+        return regrets
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the configurations named, or all; with ``--full`` and all, write the page."""
+    """Run the configurations named, or all; with ``--full`` their rows replace those of the page."""
     names = list(dict.fromkeys(claim.config for claim in CLAIMS))
     folder = Path("results/reproduce")
-    given = options(__doc__, names, arguments, folder=folder, workers=2, full=False, trials=MOST_TRIALS)
-    all_runs = {name: Runs(name, given.folder) for name in given.parts or names}
+    given = options(__doc__, names, arguments, folder=folder, workers=2, full=False, resume=False, trials=MOST_TRIALS)
+    kept = json.loads(file.read_text()) if (file := RAW / STORED).exists() else {"rows": []}
+    stored = kept.get("parts", {}) if given.resume else {}
+    chosen = given.parts or names
+    all_runs = {name: Runs(name, given.folder, given.full, stored.get(name, ())) for name in chosen}
     for of in all_runs.values():
-        of.run(given.workers, given.full)
+        of.add(of.claims, given.workers)
     more = list(all_runs.values()) if given.full else []
     while more:
-        more = [of for of in more if of.run_open(given.workers, given.trials)]
+        more = [of for of in more if of.add_where_open(given.workers, given.trials)]
     rows = [row for of in all_runs.values() for row in of.rows()]
     for row in rows:
         print(json.dumps(row, ensure_ascii=False), flush=True)
-    if given.parts or not given.full:
-        return
-    about = environment() | {"minutes": sum(of.minutes for of in all_runs.values())}
+    if given.full:
+        write(all_runs, rows, kept)
+
+
+def write(all_runs: Mapping[str, Runs], rows: list[dict[str, Any]], kept: Mapping[str, Any]) -> None:
+    """Write the page, its pictures and ``papers.json``; rows of configurations that did not run stay."""
     RAW.mkdir(exist_ok=True)
     for picture, (name, file) in PICTURES.items():
-        shutil.copy(all_runs[name].folders[0] / file, RAW / f"{picture}.png")
-    draw([of for name, of in all_runs.items() if name.startswith("value_at_risk/")], RAW / "value_at_risk.png")
-    text = json.dumps({"environment": about, "rows": rows}, indent=1, ensure_ascii=False)
-    (RAW / "papers.json").write_text(text + "\n")
-    PAGE.write_text(page(rows, about))
+        if name in all_runs:
+            shutil.copy(all_runs[name].folder / "seed-0" / file, RAW / f"{picture}.png")
+    risks = [of for name, of in all_runs.items() if name.startswith("value_at_risk/")]
+    drawn = [of for of in risks if "folder" in of.parts[0]]
+    if drawn:
+        draw(drawn, RAW / "value_at_risk.png")
+    every = {(row["config"], row["figure"], row["claim"]): row for row in (*kept["rows"], *rows)}
+    order = [(claim.config, claim.figure, claim.text) for claim in CLAIMS]
+    parts = {of.name: [_rounded(part) for part in of.parts] for of in risks}
+    about, table = environment(), [every[key] for key in order if key in every]
+    result = {"environment": about, "rows": table, "parts": kept.get("parts", {}) | parts}
+    (RAW / STORED).write_text(json.dumps(result, ensure_ascii=False) + "\n")
+    PAGE.write_text(page(table, about))
 
 
 def draw(of: Sequence[Runs], path: Path) -> None:
     """log10 regret of the value at risk against rounds, of all methods, a panel of each problem."""
     import matplotlib.pyplot as plt  # takes a second
 
-    panels = [(one, name) for one in of for name in (panel.name for panel in one.config.panels)]
-    if not panels:
-        return
-    rows, labels = (
-        math.ceil(len(panels) / 3),
-        dict.fromkeys(label for one, _ in panels for label in one.config.panels[0].labels),
-    )
+    panels = [(run, panel.name) for run in of for panel in run.panels]
+    rows = math.ceil(len(panels) / 3)
+    labels = dict.fromkeys(label for run in of for label in run.panels[0].labels)
     colors: dict[Any, str] = {label: f"C{i}" for i, label in enumerate(labels)}
     figure, axes = plt.subplots(rows, 3, figsize=(11, 3.2 * rows), layout="constrained", squeeze=False)
-    for ax, (one, name) in zip(axes.flat, panels, strict=False):
-        for label, method in one.traces(name).groupby("method", observed=True):
+    for ax, (run, name) in zip(axes.flat, panels, strict=False):
+        for label, method in run.traces(name).groupby("method", observed=True):
             by_round = method.pivot_table(index="trial", columns="round", values="regret")
             mean, low, high = mean_interval(log_regret(by_round.to_numpy()), 0.7)
             ax.plot(by_round.columns, mean, label=label, color=colors[label], linewidth=1.2)
@@ -434,10 +475,11 @@ def page(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
     counts = {word: sum(row["verdict"] == word for row in rows) for word in (YES, NO, OPEN)}
     fewer = sum(row["verdict"] == OPEN and int(row["scale"].split()[0]) < MOST_TRIALS for row in rows)
     versions = ", ".join(f"{name} {about['versions'][name]}" for name in ("torch", "botorch"))
+    minutes = {row["config"]: float(row["minutes"] or 0.0) for row in rows}
     lines = [
         "# Results: the papers' figures",
         f"`python -m benchmarks.reproduce --full` runs the headline figures of the five papers and writes this page: "
-        f"{math.ceil(about['minutes'])} minutes, {about['cores']} cores ({about['processor']}), {versions}.",
+        f"{math.ceil(sum(minutes.values()))} minutes, {about['cores']} cores ({about['processor']}), {versions}.",
         f"Of {len(rows)} claims {counts[YES]} hold, {counts[NO]} do not, {counts[OPEN]} are open, {fewer} "
         f"of them after fewer than {MOST_TRIALS} trials so far. A difference is "
         'paired, with its 95 % interval over trials. "Below" is yes if the interval is below 0, no if it is above or '

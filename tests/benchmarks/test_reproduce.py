@@ -3,7 +3,6 @@
 import json
 import math
 
-import pandas as pd
 import pytest
 
 from benchmarks import reproduce
@@ -43,12 +42,10 @@ def test_decisions_by_hand(relation, low, high, found):
 
 def test_a_verdict_by_hand():
     """Differences -1 and -3: mean -2, standard error 1, t(0.975, 1) = 12.706."""
-    rows = [("a", 0, 1.0), ("a", 1, 1.0), ("b", 0, 2.0), ("b", 1, 4.0)]
-    traces = pd.DataFrame(rows, columns=["method", "trial", "regret"])
     claim = Claim("paper", "1", "a is lower", "x", pairs=("a < b",))
-    said, found = verdict(claim, traces)
-    assert said == "a 1, b 3: -2 [-14.7, 10.7], open"
-    assert found == "open"
+    shown, found, trials = verdict(claim, {"a": {0: 1.0, 1: 1.0}, "b": {0: 2.0, 1: 4.0, 2: 9.0}})
+    assert shown == "a 1, b 3: -2 [-14.7, 10.7], open"
+    assert (found, trials) == ("open", 2)
 
 
 def test_a_run_adds_trials_until_it_ends_in_a_page(tmp_path, monkeypatch, capsys):
@@ -57,22 +54,26 @@ def test_a_run_adds_trials_until_it_ends_in_a_page(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(reproduce, "PICTURES", {"one": (name, "00-d-mean-k-x-x-1.png")})
     monkeypatch.setattr(reproduce, "PAGE", tmp_path / "papers.md")
     monkeypatch.setattr(reproduce, "RAW", tmp_path / "raw")
-    monkeypatch.setattr(reproduce, "MOST_TRIALS", 4)
     made = reproduce.config_of
 
     def small(name, claims, seed=0, settings=()):
         return made(name, claims, seed, (*settings, "trials=2", "horizon=5"))
 
     monkeypatch.setattr(reproduce, "config_of", small)
-    arguments = ["--folder", str(tmp_path / "runs"), "--workers", "1", "--full"]
+    arguments = ["--folder", str(tmp_path / "runs"), "--workers", "1", "--full", "--trials", "4"]
     for _ in range(2):  # the second time nothing is run again
         reproduce.main(arguments)
         rows = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
         assert [row["scale"] for row in rows] == ["4 x 5"] * 2
     kept = json.loads((tmp_path / "raw" / "papers.json").read_text())
     assert kept["rows"] == rows
-    assert kept["environment"]["minutes"] > 0.0
     assert (tmp_path / "raw" / "one.png").stat().st_size > 1000
     text = (tmp_path / "papers.md").read_text()
     assert "## Ziomek et al. 2024" in text
     assert text.count("| 2 (d) |") == 2
+    first, elsewhere = (reproduce.Runs(name, tmp_path / folder, True) for folder in ("runs", "nowhere"))
+    first.add(first.claims, 1)
+    elsewhere.stored = first.parts  # taken instead of running
+    elsewhere.add(elsewhere.claims, 1)
+    assert elsewhere.rows() == first.rows()
+    assert not (tmp_path / "nowhere").exists()
