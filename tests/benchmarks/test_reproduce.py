@@ -6,7 +6,8 @@ import math
 import pytest
 
 from benchmarks import reproduce
-from benchmarks.reproduce import CLAIMS, Claim, config_of, decide, verdict
+from benchmarks.claims import CLAIMS, Claim, decide, verdict
+from benchmarks.reproduce import config_of
 
 CONFIGS = sorted({claim.config for claim in CLAIMS})
 
