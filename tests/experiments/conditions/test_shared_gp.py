@@ -4,7 +4,7 @@ from botorch.exceptions.errors import ModelFittingError
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.experiments.conditions import shared_gp as module
-from bo_robust.experiments.conditions.shared_gp import MIN_NOISE_VAR, SharedGP
+from bo_robust.experiments.conditions.shared_gp import MIN_NOISE_VAR, DefaultGP, SharedGP
 from bo_robust.experiments.loop_environment import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
 
@@ -46,8 +46,11 @@ def test_a_failed_fit_keeps_the_hyperparameters(device, monkeypatch):
     assert all(torch.equal(value, after[name]) for name, value in before.items())
 
 
-def test_appended_conditions_are_those_points(device):
+@pytest.mark.parametrize("kind", [SharedGP, DefaultGP])
+def test_appended_conditions_are_those_points(device, kind):
     surrogate, X, Y = data(device)
+    surrogate = kind(surrogate.bounds)
+    assert surrogate.fit(X, Y)
     z = torch.tensor([[0.2], [0.7]], dtype=X.dtype, device=device)
     x = torch.tensor([[0.4]], dtype=X.dtype, device=device)
     with torch.no_grad():
