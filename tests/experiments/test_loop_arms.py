@@ -63,10 +63,9 @@ def test_traces_record_what_the_state_holds(device, index):
     seen = {"size": [], "estimate": []}
     traces = Traces(30, problem, dictionary=True)
     state = start_state(algorithm, problem, 30)
-    design = torch.empty(0, 3, dtype=torch.long, device=device)
     draws, uniforms = loop_arms.draw_chunk(problem, range(3), 0, 0)
     for t in range(30):
-        run_round(algorithm, problem, state, draws[t], uniforms[t], traces, design)
+        traces.write(**run_round(algorithm, problem, state, draws[t], uniforms[t]))
         p = state.posterior
         seen["size"].append(p.dictionary.sum(1))
         seen["estimate"].append((p.learnt[1] * p.variance / p.noise_var.unsqueeze(1)).sum(1))

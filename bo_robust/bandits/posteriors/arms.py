@@ -47,6 +47,23 @@ class ArmPosterior(ArmBuffers):
     kernel: ArmKernel = field(kw_only=True)
     row_budget: int = field(kw_only=True)
 
+    def begin_block(self) -> int:
+        """End a full block, and return how many rounds of the same sizes come next; 0 within a block.
+
+        In the low-rank layout every allocated row counts as one in use, so that sizes stay the same.
+        """
+        K = self.pending.shape[1]
+        if self.num_pending not in (0, K):
+            return 0
+        if not self.dense:
+            if self.row_budget < K:
+                _reserve(self, K)
+            if self.row_budget < K:
+                return 0
+            self.num_rows = self.rows.shape[1]
+        arm_update.begin_round_(self)
+        return K if self.pending.shape[1] == K else 0  # a longer block begins anew
+
 
 def init(
     kernel: ArmKernel,
@@ -176,8 +193,8 @@ def _first_capacity(n: int, trials: int, rounds: int | None, item: int) -> int:
     return min(n, max(FIRST_ROWS, min(rounds + SPARE_ROWS, affordable)))
 
 
-def _reserve(posterior: ArmPosterior) -> None:
-    """Count the rows in use, the only wait for the device, less and less often; make space for more."""
+def _reserve(posterior: ArmPosterior, rounds: int = 1) -> None:
+    """Count the rows in use, the only wait for the device, less and less often; make space for ``rounds`` or more."""
     trials, capacity, n = posterior.rows.shape
     posterior.num_rows = filled = int(posterior.filled.max())
     if capacity < n and capacity - filled < SPARE_ROWS:
@@ -190,6 +207,6 @@ def _reserve(posterior: ArmPosterior) -> None:
         root = zeros_like_shape((trials, capacity, capacity), posterior.root)
         root[:, :filled, :filled] = posterior.root[:, :filled, :filled]
         posterior.replace(root=root)
-    until_next = max(FIRST_ROWS, filled // 2)
+    until_next = max(FIRST_ROWS, filled // 2, rounds)
     # With a row for every arm there is always space, however many rounds go by.
     posterior.row_budget = until_next if capacity == n else min(capacity - filled, until_next)
