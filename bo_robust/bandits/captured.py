@@ -61,7 +61,8 @@ def captured_rounds(
     """A way to run whole blocks of rounds of this state; None on a CPU, and where :func:`why_not` says so.
 
     ``one_round`` runs a round on its inputs, tensors of the device, and returns what is to be known of it: tensors of
-    one shape that no later round writes to, or numbers that are the same in every round. ``capture`` is :func:`cuda_graph` by default.
+    one shape that no later round writes to, or numbers that are the same in every round. ``capture`` is
+    :func:`cuda_graph` by default, on a torch that survives its failures.
     """
     device = state.posterior.mean.device
     if capture is None:

@@ -58,5 +58,5 @@ class TGPUCB(ArmAlgorithm):
 
 
 def truncated_rewards(rewards: Tensor, level: Tensor | float, rule: str) -> Tensor:
-    """The rewards truncated at ``level``, a number or ``s``, by a rule of :class:`TGPUCB`; those not finite stay as they are."""
+    """The rewards truncated at ``level``, a number or ``s``, by a rule of :class:`TGPUCB`; none that is not finite."""
     return torch.where(rewards.isfinite(), truncate(rewards, level, rule), rewards)
