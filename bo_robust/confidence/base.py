@@ -3,8 +3,9 @@
 import copy
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -35,7 +36,7 @@ def needs_of(width: Width) -> frozenset[str]:
 
 def width_at(width: Width, t: int, gain: Tensor, uniform: Number | None) -> Number:
     """The width of round ``t``, as :meth:`ScaledWidth.__call__`; where it is a number, by :func:`.by_round`."""
-    return width(t, gain, uniform) if needs_of(width) else by_round(width, t, gain)
+    return width(t, gain, uniform) if needs_of(width) else by_round(cast(Callable[[int], float], width), t, gain)
 
 
 @dataclass(frozen=True)

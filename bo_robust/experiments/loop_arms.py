@@ -271,8 +271,8 @@ def run_rounds(
                 if blocks and chosen and (ran := blocks.run(draws[i:end], uniforms[i:end])):
                     traces.write(ran[0], **ran[1])
                 else:
-                    arms = None if chosen else design[traces.rounds]
-                    traces.write(**run_round(algorithm, problem, state, draws[i], uniforms[i], arms))
+                    given = None if chosen else design[traces.rounds]
+                    traces.write(**run_round(algorithm, problem, state, draws[i], uniforms[i], given))
 
 
 def run_round(
