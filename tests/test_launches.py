@@ -159,7 +159,7 @@ WAITS = {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal"}
 
 
 @pytest.mark.parametrize("trials", [1, 3])
-def test_a_round_of_bbkb_in_a_batch_is_twenty_launches_and_a_wait(trials, monkeypatch):
+def test_a_round_of_bbkb_in_a_batch_is_21_launches_and_a_wait(trials, monkeypatch):
     """Where the covariance is evaluated, as for a million arms; they were 205 and 8."""
     monkeypatch.setattr(arm_kernel, "MATRIX_MAX_ARMS", 10)
     waits, tolist = [], torch.Tensor.tolist
@@ -176,4 +176,4 @@ def test_a_round_of_bbkb_in_a_batch_is_twenty_launches_and_a_wait(trials, monkey
             algorithm.observe(state, arms, uniform, uniform)
         waits.extend(name for name in launches.names if name in WAITS)
         rounds.append((len(launches.names), len(waits)))
-    assert sum(count <= 20 and waited <= 1 for count, waited in rounds) >= 12  # the others begin or end a batch
+    assert sum(count <= 21 and waited <= 1 for count, waited in rounds) >= 12  # the others begin or end a batch

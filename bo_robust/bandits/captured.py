@@ -134,7 +134,7 @@ class CapturedRounds:
     def _record(self, K: int, inputs: tuple[Tensor, ...]) -> bool:
         """Capture K rounds, which runs nothing; False if that failed."""
         device = inputs[0].device
-        self._inputs = [torch.empty_like(x[:K]) for x in inputs]
+        self._inputs = [x[:K].clone() for x in inputs]
         self._numbers = RoundNumbers(K * NUMBERS, self._state.round, device)
         self._kept = _Kept(self._state)
 

@@ -31,7 +31,7 @@ from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.risk_measures.functionals import CVaR
 from tests.bandits.problems import READS, N, begin, kernel, table
 
-TRIALS, ROUNDS, BLOCK = 3, 150, 32
+TRIALS, ROUNDS, BLOCK = 3, 118, 32
 LEVEL = TGPTruncation(1.0, 1.0)
 ALGORITHMS = {
     "gp-ucb": GPUCB(FiniteWidth(N, 0.1)),
@@ -143,13 +143,13 @@ def round_of(algorithm, state, f):
     return one_round
 
 
-def run(name, state, capture, rounds=ROUNDS):
+def run(name, state, capture):
     """Arms of all rounds, and which rewards counted; without ``capture`` blocks are eager."""
-    f, noise, uniforms = table(TRIALS, rounds, "cpu")
-    noise[min(100, rounds - 1), 1] = torch.nan  # a failed pull
+    f, noise, uniforms = table(TRIALS, ROUNDS, "cpu")
+    noise[70, 1] = torch.nan  # a failed pull
     one_round = round_of(ALGORITHMS[name], state, f)
     blocks, rows, t = captured_rounds(ALGORITHMS[name], state, one_round, capture), [], 0
-    while t < rounds:
+    while t < ROUNDS:
         ran = blocks.run(noise[t:], uniforms[t:]) if blocks else state.posterior.begin_block() and None
         if ran:
             rows.append(torch.stack([ran[1]["arms"], ran[1]["ok"].long()], 1))
@@ -160,7 +160,7 @@ def run(name, state, capture, rounds=ROUNDS):
             row = one_round(noise[t], uniforms[t])
             rows.append(torch.stack([row["arms"], row["ok"].long()]).unsqueeze(0))
             t += 1
-    assert state.round == rounds
+    assert state.round == ROUNDS
     return torch.cat(rows)
 
 
@@ -171,12 +171,12 @@ def refused(device, work):
 
 @pytest.mark.parametrize(("name", "dense"), CASES)
 def test_replayed_blocks_are_the_eager_rounds_to_the_bit(name, dense, simulated, monkeypatch):
-    """Blocks of 32 rounds: the first is eager, the next is captured and then replayed to the last 22 rounds."""
+    """Blocks of 32 rounds: the first is eager, the others are replayed, but for the last 22 rounds."""
     states, graphs = [start(name, dense, monkeypatch) for _ in range(2)], Graphs()
     found = [run(name, state, capture) for state, capture in zip(states, (graphs, None), strict=True)]
-    assert (len(graphs.graphs), graphs.replays) == (1, 3)
+    assert (len(graphs.graphs), graphs.replays) == (1, 2)
     assert torch.equal(*found)
-    assert not found[0][100, 1, 1]
+    assert not found[0][70, 1, 1]
     for ours, theirs in zip(*map(state_tensors, states), strict=True):
         assert torch.equal(ours, theirs)
 
@@ -201,8 +201,8 @@ def test_two_blocks_are_the_same_work_on_the_same_memory(name, dense, simulated,
         else:
             one_round(noise[t], uniforms[t])
             t += 1
-    assert len(said) == 3
-    assert said[0] == said[1] == said[2]
+    assert len(said) == 2
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize(("name", "dense"), CASES)
