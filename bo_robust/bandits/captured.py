@@ -113,10 +113,10 @@ class CapturedRounds:
         ``inputs`` have a row for each round to come. The result is K and what the rounds return, ``K x ...`` each; it
         stays until the next call.
         """
-        K = 0 if self._failed else self._state.posterior.begin_block()
-        if K == 0 or len(inputs[0]) < K:
+        sizes = () if self._failed else self._state.posterior.begin_block()
+        if not sizes or len(inputs[0]) < sizes[0]:
             return None
-        shapes = [K, *(x.shape for x in _tensors(self._state))]
+        K, shapes = sizes[0], [sizes, *(x.shape for x in _tensors(self._state))]
         if shapes != self._shapes:  # the first block of its kind is eager: kernels compile, and who grows goes on
             self._shapes, self._replay = shapes, None
             return None

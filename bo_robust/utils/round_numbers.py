@@ -57,6 +57,8 @@ class RoundNumbers:
 
     def fill(self, begun: int) -> None:
         """Compute the numbers of a block that comes after ``begun`` rounds; the host does not wait."""
+        if not self._schedules:
+            return
         values = torch.tensor([float(of(begun + at)) for of, at in self._schedules], dtype=torch.float64)
         if self._memory.is_cuda:
             values = values.pin_memory()

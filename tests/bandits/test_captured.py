@@ -181,6 +181,21 @@ def test_replayed_blocks_are_the_eager_rounds_to_the_bit(name, dense, simulated,
         assert torch.equal(ours, theirs)
 
 
+def test_blocks_that_grow_are_captured_anew(simulated, monkeypatch):
+    """Low rank, every arm new: blocks of 4, then of 6 and of 10 rounds, as the rows in use become 24 and 40."""
+    states, graphs = [], Graphs()
+    for _ in range(2):
+        states.append(start("variance", False, monkeypatch))
+        monkeypatch.setattr(arm_states, "ROW_STEP", 24)
+        states[-1].posterior.replace(pending=states[-1].posterior.pending[:, :4].clone())
+    found = [run("variance", state, capture) for state, capture in zip(states, (graphs, None), strict=True)]
+    assert (len(graphs.graphs), states[0].posterior.pending.shape[1]) == (2, 10)
+    assert graphs.replays >= 8
+    assert torch.equal(*found)
+    for ours, theirs in zip(*map(state_tensors, states), strict=True):
+        assert torch.equal(ours, theirs)
+
+
 @pytest.mark.parametrize(("name", "dense"), CASES)
 def test_two_blocks_are_the_same_work_on_the_same_memory(name, dense, simulated, monkeypatch):
     state, said = start(name, dense, monkeypatch), []

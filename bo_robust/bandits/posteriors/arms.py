@@ -26,6 +26,7 @@ __all__ = ["ArmKernel", "ArmPosterior", "check_pulls", "init", "is_dense", "nois
 # pulled (low rank). Measured on one thread of a CPU.
 DENSE_MAX_ARMS = 256
 FIRST_ROWS = 64  # Covariance rows allocated at first in the low-rank layout
+ROW_STEP = 256  # Rows that count as in use come in such steps where rounds are captured
 SPARE_ROWS = 16  # With fewer rows than this left, more are allocated
 RESERVE_BYTES = 2**31  # Memory that may be reserved at once for covariance rows of rounds to come
 
@@ -47,22 +48,23 @@ class ArmPosterior(ArmBuffers):
     kernel: ArmKernel = field(kw_only=True)
     row_budget: int = field(kw_only=True)
 
-    def begin_block(self) -> int:
-        """End a full block, and return how many rounds of the same sizes come next; 0 within a block.
+    def begin_block(self) -> tuple[int, ...]:
+        """End a full block, and return the sizes of the rounds that come next, first their number; none within a block.
 
-        In the low-rank layout every allocated row counts as one in use, so that sizes stay the same.
+        In the low-rank layout the rows that count as in use are a multiple of ROW_STEP, so that sizes seldom change.
+        Reading how many are waits for the device, once a block.
         """
         K = self.pending.shape[1]
         if self.num_pending not in (0, K):
-            return 0
+            return ()
         if not self.dense:
+            _reserve(self, K)
             if self.row_budget < K:
-                _reserve(self, K)
-            if self.row_budget < K:
-                return 0
-            self.num_rows = self.rows.shape[1]
+                return ()
+            self.num_rows = min(self.rows.shape[1], (self.num_rows // ROW_STEP + 1) * ROW_STEP)
         arm_update.begin_round_(self)
-        return K if self.pending.shape[1] == K else 0  # a longer block begins anew
+        longer = self.pending.shape[1] > K  # which begins with the next call
+        return () if longer else (K, self.num_rows)
 
 
 def init(

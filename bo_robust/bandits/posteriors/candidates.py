@@ -112,7 +112,7 @@ class CandidatePosterior:
     evidence: Tensor
     last_gain: Tensor
 
-    def begin_block(self) -> int:
+    def begin_block(self) -> tuple[int, ...]:
         """As that of :class:`.arms.ArmPosterior`."""
         return self.flat.begin_block()
 
