@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bo_robust.bandits import ArmAlgorithm
 from bo_robust.bandits.base import State
+from bo_robust.bandits.captured import captured_rounds, cuda_graph
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.utils.random import stream
 
@@ -63,11 +64,27 @@ def run_rounds(
     noise: Tensor,
     uniforms: Tensor | None = None,
 ) -> Tensor:
-    """The arms pulled, ``T x s``, with f ``s x n`` and noise ``T x s``; uniforms are 0 for who does not draw."""
+    """The arms pulled, ``T x s``, with f ``s x n`` and noise ``T x s``; uniforms are 0 for who does not draw.
+
+    On CUDA blocks of rounds are captured, whatever the version of torch.
+    """
     uniforms = torch.zeros_like(noise) if uniforms is None else uniforms
     with torch.inference_mode():
         state = algorithm.init(kernel, noise_var, len(f), rounds=len(noise))
-        return torch.stack([one.arms for one in rounds(algorithm, state, additive(f, noise), uniforms)])
+        if not f.is_cuda:
+            return torch.stack([one.arms for one in rounds(algorithm, state, additive(f, noise), uniforms)])
+
+        def one_round(eta: Tensor, uniform: Tensor) -> dict[str, Tensor | float]:
+            (one,) = rounds(algorithm, state, additive(f, eta.unsqueeze(0)), uniform.unsqueeze(0))
+            return {"arms": one.arms}
+
+        blocks, chosen, t = captured_rounds(algorithm, state, one_round, cuda_graph), list[Tensor](), 0
+        while t < len(noise):
+            ran = blocks.run(noise[t:], uniforms[t:]) if blocks else None
+            K, arms = (1, one_round(noise[t], uniforms[t])["arms"]) if ran is None else (ran[0], ran[1]["arms"])
+            chosen.append(torch.as_tensor(arms).clone().view(K, -1))
+            t += K
+        return torch.cat(chosen)
 
 
 def noise_and_uniforms(seed: int, rounds: int, noise_var: float) -> tuple[Tensor, Tensor]:

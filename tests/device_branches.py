@@ -6,7 +6,6 @@ TESTS = [
     "tests/contract",
     "tests/features",
     "tests/models/test_feature_gp.py",
-    "tests/experiments/test_fused_rounds.py",
     "tests/experiments/problems/conditions",
     "tests/ops/test_checked.py",
     "tests/ops/test_inverse_root.py",

@@ -9,9 +9,10 @@ from botorch.models import SingleTaskGP
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bo_robust.bandits import ATAGPUCB, BBKB, GPUCB
+from bo_robust.bandits.captured import captured_rounds
 from bo_robust.bandits.posteriors import arm_kernel
 from bo_robust.bandits.posteriors.arms import ArmKernel
-from bo_robust.confidence import ConstantWidth
+from bo_robust.confidence import ConstantWidth, LogWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.models import marginal_moments
@@ -65,12 +66,12 @@ def test_the_check_of_a_round_is_five_launches():
     assert len(counted(lambda: all_numbers(mean, variance))) <= 5
 
 
-def test_a_selection_of_gp_ucb_is_three_launches():
+def test_a_selection_of_gp_ucb_is_four_launches():
     K = torch.eye(50, dtype=torch.float64)
     algorithm = GPUCB(ConstantWidth(2.0))
     state = algorithm.init(ArmKernel.from_matrix(K), 0.1, 3)
     uniform = torch.rand(3, dtype=torch.float64)
-    assert len(counted(lambda: algorithm.select(state, uniform))) <= 3
+    assert len(counted(lambda: algorithm.select(state, uniform))) <= 4
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def triton_counted(monkeypatch):
     monkeypatch.setattr(naive, "update_", fused.update_)
 
 
-@pytest.mark.parametrize(("n", "most"), [(50, 5), (40_000, 20)], ids=["dense", "low rank"])
+@pytest.mark.parametrize(("n", "most"), [(50, 6), (40_000, 21)], ids=["dense", "low rank"])
 def test_a_round_of_gp_ucb_launches_few_kernels(n, most, triton_counted):
     """With a matrix 14, and 42 with a covariance function, before."""
     X = torch.rand(n, 6, dtype=torch.float64)
@@ -128,11 +129,37 @@ def test_a_round_of_ata_is_80_launches(root):
     assert len(counted(one_round)) <= 80
 
 
+def test_a_captured_block_is_one_replay():
+    """And a launch for each input, column and entry of the state that moves: below one a round."""
+    algorithm = GPUCB(LogWidth())
+    state = algorithm.init(ArmKernel.from_matrix(torch.eye(50, dtype=torch.float64)), 0.1, 3)
+    noise, replays = torch.rand(200, 3, dtype=torch.float64), []
+
+    def one_round(rewards, uniform):
+        arms = algorithm.select(state, uniform).arms
+        algorithm.observe(state, arms, rewards)
+        return {"arms": arms}
+
+    def capture(device, work):
+        work()
+        return lambda: replays.append(1)
+
+    blocks = captured_rounds(algorithm, state, one_round, capture)
+    for t in range(32):
+        assert blocks.run(noise[t:], noise[t:]) is None
+        one_round(noise[t], noise[t])
+    assert blocks.run(noise, noise)[0] == 32
+    with Launches() as launches:
+        assert blocks.run(noise, noise)[0] == 32
+    assert len(replays) == 2
+    assert len(launches.names) <= 8, launches.names
+
+
 WAITS = {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal"}
 
 
 @pytest.mark.parametrize("trials", [1, 3])
-def test_a_round_of_bbkb_in_a_batch_is_twenty_launches_and_a_wait(trials, monkeypatch):
+def test_a_round_of_bbkb_in_a_batch_is_21_launches_and_a_wait(trials, monkeypatch):
     """Where the covariance is evaluated, as for a million arms; they were 205 and 8."""
     monkeypatch.setattr(arm_kernel, "MATRIX_MAX_ARMS", 10)
     waits, tolist = [], torch.Tensor.tolist
@@ -149,4 +176,4 @@ def test_a_round_of_bbkb_in_a_batch_is_twenty_launches_and_a_wait(trials, monkey
             algorithm.observe(state, arms, uniform, uniform)
         waits.extend(name for name in launches.names if name in WAITS)
         rounds.append((len(launches.names), len(waits)))
-    assert sum(count <= 20 and waited <= 1 for count, waited in rounds) >= 12  # the others begin or end a batch
+    assert sum(count <= 21 and waited <= 1 for count, waited in rounds) >= 12  # the others begin or end a batch

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_robust.ops import arm_update, dtc_scores, fused_rounds
+from bo_robust.ops import arm_update, dtc_scores
 from bo_robust.ops.arm_update import ArmBuffers
 from bo_robust.ops.dtc_scores import Dictionary
 from bo_robust.ops.dtc_scores.naive import form_of
@@ -200,40 +200,6 @@ ARM_UPDATE_DENSE = Op(
 )
 
 
-# --- all rounds of a small problem ------------------------------------------------------------------------------------
-
-
-def _make_whole(shape: Shape, device: Device, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    s, n, t = shape["s"], shape["n"], shape["t"]
-    x = torch.linspace(0, 1, n, dtype=torch.float64, device=device).unsqueeze(1)
-    covariance = SquaredExponential(0.2)(x, x).to(dtype).expand(s, n, n)
-    f, noise = _draw((s, n), 0, device, dtype), _draw((t, s), 1, device, dtype)
-    widths, levels = torch.full_like(noise, 2.0), torch.full_like(noise[:, 0], 2.5)
-    mean = 0.5 * _draw((s, n), 2, device, dtype)  # no two bounds alike
-    return covariance, mean, f, torch.ones_like(f[:, 0]), noise, widths, levels
-
-
-def _first_rounds(run: fused_rounds.FusedRounds) -> tuple[Tensor, ...]:
-    """What is compared: later, a bound that ties within rounding may send two runs apart."""
-    return run.arms[:32], run.rewards[:32], run.coverage[:32]
-
-
-WHOLE_RUN = Op(
-    name="fused_rounds",
-    shapes=[{"s": 20, "n": 100, "t": 2000}, {"s": 128, "n": 100, "t": 2000}, {"s": 1024, "n": 20, "t": 2000}],
-    small={"s": 2, "n": 20, "t": 8},
-    make=_make_whole,
-    naive=lambda inputs: _first_rounds(fused_rounds.naive.fused_rounds(*inputs)),
-    fused=lambda inputs: _first_rounds(_fused("fused_rounds").fused_rounds(*inputs)),
-    bytes=lambda shape, dtype: (
-        _item(dtype) * shape["s"] * (2.0 * shape["n"] ** 2 + 5 * shape["n"] + 4 * shape["t"])
-        + 8.0 * shape["s"] * shape["t"]
-    ),
-    flops=lambda shape: 2.0 * shape["s"] * shape["t"] * shape["n"] ** 2,
-    check=_check(1e3),
-)
-
-
 # --- scores under sparse posteriors -----------------------------------------------------------------------------------
 
 
@@ -278,4 +244,4 @@ DTC_SCORES = Op(
 )
 
 
-OPS: dict[str, Op] = {op.name: op for op in (ARM_UPDATE_LOW_RANK, ARM_UPDATE_DENSE, WHOLE_RUN, DTC_SCORES)}
+OPS: dict[str, Op] = {op.name: op for op in (ARM_UPDATE_LOW_RANK, ARM_UPDATE_DENSE, DTC_SCORES)}

@@ -102,6 +102,8 @@ class ArmAlgorithm(ABC):
     truncates_anew: ClassVar[bool] = False
     # Whether its choice ignores all pulls and rewards. No other algorithm should lose to a baseline.
     is_baseline: ClassVar[bool] = False
+    # Whether rounds can be captured in a CUDA graph (:mod:`bo_robust.bandits.captured`); a subclass says so anew
+    capturable: ClassVar[bool] = False
     # False for a regression on features of the arms, whose prior mean is zero
     takes_prior_mean: ClassVar[bool] = True
 

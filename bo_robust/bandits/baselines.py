@@ -27,6 +27,7 @@ class IRGPUCB(GPUCB):
     regret is sublinear although the width does not grow with t. The ``scale`` of the width multiplies every draw.
     """
 
+    capturable: ClassVar[bool] = True
     default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomised"}
 
 
@@ -36,6 +37,8 @@ class ExpectedImprovement(ArmAlgorithm):
 
     The rule compares log EI, so that it also ranks arms far below the incumbent.
     """
+
+    capturable: ClassVar[bool] = True
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest expected improvement."""
@@ -57,6 +60,8 @@ class ProbabilityOfImprovement(ArmAlgorithm):
         margin: Improvement asked for, > 0, in units of the reward. Without a margin the best mean always wins.
     """
 
+    capturable: ClassVar[bool] = True
+
     margin: float = 0.1
 
     def __post_init__(self) -> None:
@@ -75,6 +80,8 @@ class ProbabilityOfImprovement(ArmAlgorithm):
 class PureMean(ArmAlgorithm):
     """Pure exploitation: argmax mu_{t-1}(x), and uniformly random arms until a trial has a reward; no settings."""
 
+    capturable: ClassVar[bool] = True
+
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest posterior mean."""
         posterior = checked_state(state, State).posterior
@@ -91,6 +98,8 @@ class PureVariance(ArmAlgorithm):
     (:func:`bo_robust.confidence.information_gain.greedy`).
     """
 
+    capturable: ClassVar[bool] = True
+
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest posterior variance."""
         return Selection(row_argmax(checked_state(state, State).posterior.variance))
@@ -100,6 +109,7 @@ class PureVariance(ArmAlgorithm):
 class RandomArm(ArmAlgorithm):
     """Uniformly random arms, to which no method should lose; no settings."""
 
+    capturable: ClassVar[bool] = True
     is_baseline: ClassVar[bool] = True
 
     def select(self, state: State, uniform: Tensor) -> Selection:

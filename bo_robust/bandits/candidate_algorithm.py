@@ -45,6 +45,7 @@ class CandidateAlgorithm(ArmAlgorithm):
     # The test of HE-GP-UCB is of a width that holds; the other algorithms over candidates are its baselines.
     default_width: ClassVar[Mapping[str, Any]] = {"kind": "bayesian_finite"}
     over_candidates: ClassVar[bool] = True
+    capturable: ClassVar[bool] = True
 
     width: Widths
 

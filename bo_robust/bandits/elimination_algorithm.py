@@ -24,6 +24,7 @@ from bo_robust.bandits.posteriors.elimination import Failures
 from bo_robust.confidence.candidate_widths import delta_of_width
 from bo_robust.utils.input_checks import check_delta, check_positive
 from bo_robust.utils.linalg import on_cuda
+from bo_robust.utils.round_numbers import by_round
 
 
 @dataclass
@@ -124,9 +125,11 @@ class EliminationAlgorithm(CandidateAlgorithm):
             right = torch.full_like(gap, self._bound(posterior))
             failed = ~posterior.under(chosen, posterior.active)
             return sums, HEInfo(observed.ok, candidate=chosen, left=gap, right=right, failed=failed)
-        xi = elimination.noise_allowance(t, self.noise_scale, posterior.active.shape[1], self.delta)
+        h, column = posterior.active.shape[1], chosen.unsqueeze(1)
+        xi = by_round(lambda t: elimination.noise_allowance(t, self.noise_scale, h, self.delta), t, reach[:, :1])
+        when = by_round(int, t, column)
         outcome = elimination.run_error_test(
-            posterior.active, sums, before, chosen, observed.error, reach, xi, t, observed.ok
+            posterior.active, sums, before, chosen, observed.error, reach, xi, when, observed.ok
         )
         posterior.active, state.failures = outcome.active, outcome.failures
         # On CUDA reading would wait for the device: there only `eliminations` warns. The same object: nobody failed.
@@ -146,8 +149,8 @@ class EliminationAlgorithm(CandidateAlgorithm):
     def _record(self, state: HEState, t: int) -> None:
         posterior: CandidatePosterior = state.posterior
         if self.elimination != "errors":
-            of = (posterior.active, state.failures, posterior.evidence)
-            state.failures = elimination.run_likelihood_test(*of, self._bound(posterior), t)
+            of = (posterior.active, state.failures, posterior.evidence, self._bound(posterior))
+            state.failures = elimination.run_likelihood_test(*of, by_round(int, t, state.failures.at))
 
 
 def eliminations(state: Any) -> list[dict[str, Any]]:

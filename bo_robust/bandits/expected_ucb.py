@@ -5,6 +5,7 @@ The baseline of Ziomek, Adachi & Osborne (ICML 2024), section 7; it has no guara
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,6 +19,8 @@ from bo_robust.utils.linalg import row_argmax
 @dataclass(frozen=True)
 class ExpectedUCB(CandidateAlgorithm):
     """ExpectedUCB."""
+
+    capturable: ClassVar[bool] = True
 
     def select(self, state: State, uniform: Tensor) -> CandidateSelection:
         """Choose the arm of largest expected bound; ties go to the first."""

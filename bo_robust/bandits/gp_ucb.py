@@ -6,6 +6,7 @@ differences from this one.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,12 +14,15 @@ from torch import Tensor
 
 from bo_robust.bandits.base import ArmAlgorithm, Selection, State, checked_state
 from bo_robust.confidence import Width
+from bo_robust.confidence.base import width_at
 from bo_robust.utils.linalg import on_cuda, row_argmax
 
 
 @dataclass(frozen=True)
 class GPUCB(ArmAlgorithm):
     """GP-UCB."""
+
+    capturable: ClassVar[bool] = True
 
     width: Width
 
@@ -30,7 +34,7 @@ class GPUCB(ArmAlgorithm):
 def select_ucb(state: State, width: Width, uniform: Tensor) -> Selection:
     """Choose the arm of largest mu + w sigma; ties go to the first."""
     posterior = state.posterior
-    w = width(state.round + 1, posterior.information_gain, uniform)
+    w = width_at(width, state.round + 1, posterior.information_gain, uniform)
     return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
 
 
@@ -43,7 +47,7 @@ def largest_bound(mean: Tensor, variance: Tensor, width: Tensor | float) -> Tens
         sd = variance.sqrt()
         if isinstance(width, Tensor):
             return row_argmax(torch.addcmul(mean, sd, width.unsqueeze(1)))
-        return row_argmax(torch.add(mean, sd, alpha=width))
+        return row_argmax(sd.mul_(width).add_(mean))  # rounds twice, as the line above
     bound = np.sqrt(variance.numpy())
     bound *= width.numpy()[:, None] if isinstance(width, Tensor) else width
     bound += mean.numpy()

@@ -6,6 +6,7 @@ Type" (ICML 2024), Algorithm 1 as its proof needs it (:mod:`bo_robust.bandits.po
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -34,6 +35,8 @@ class HEGPUCB(EliminationAlgorithm):
     Raises:
         ValueError: if an argument is outside its range.
     """
+
+    capturable: ClassVar[bool] = True
 
     def select(self, state: State, uniform: Tensor) -> CandidateSelection:
         """Choose the arm of largest bound under any active candidate, and that candidate; ties go to the first."""

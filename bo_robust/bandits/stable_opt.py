@@ -5,6 +5,7 @@ Difference from :mod:`v_ucb`: the functional is the worst case, V-UCB's limit as
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -23,6 +24,8 @@ class StableOpt(PairAlgorithm):
         width: Confidence width w_t.
         num_conditions: w >= 1, conditions per design; arms are numbered x * w + z.
     """
+
+    capturable: ClassVar[bool] = True
 
     width: Width
     num_conditions: int

@@ -7,7 +7,7 @@ should be centred: zeroing is a bias towards zero. Difference from :mod:`gp_ucb`
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked
 from bo_robust.bandits.gp_ucb import select_ucb
 from bo_robust.confidence import Width
 from bo_robust.confidence.truncation import Truncation, check_rule, truncate
+from bo_robust.utils.round_numbers import by_round
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class TGPUCB(ArmAlgorithm):
         rule: What becomes of rewards beyond the level: "zero" (the paper's) or "clip"
             (:func:`bo_robust.confidence.truncation.truncate`). Another rule raises ``ValueError``.
     """
+
+    capturable: ClassVar[bool] = True
 
     width: Width
     truncation: Truncation
@@ -48,11 +51,12 @@ class TGPUCB(ArmAlgorithm):
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from the truncated rewards; infinite rewards are failed pulls, not truncated ones."""
-        kept = truncated_rewards(rewards, self.truncation(checked_state(state, State).round + 1), self.rule)
+        level = by_round(self.truncation, checked_state(state, State).round + 1, rewards)
+        kept = truncated_rewards(rewards, level, self.rule)
         info = super().observe(state, arms, kept)
         return Info(info.ok, (kept != rewards) & info.ok)
 
 
-def truncated_rewards(rewards: Tensor, level: float, rule: str) -> Tensor:
-    """The rewards truncated at ``level``, ``s``, by a rule of :class:`TGPUCB`; those not finite stay as they are."""
+def truncated_rewards(rewards: Tensor, level: Tensor | float, rule: str) -> Tensor:
+    """The rewards truncated at ``level``, a number or ``s``, by a rule of :class:`TGPUCB`; none that is not finite."""
     return torch.where(rewards.isfinite(), truncate(rewards, level, rule), rewards)

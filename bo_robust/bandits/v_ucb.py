@@ -6,12 +6,14 @@ numbered x * w + z for w conditions z.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from bo_robust.bandits.base import Selection, State, checked_state
 from bo_robust.bandits.pairs import PairAlgorithm, checked_probabilities, probabilities_like, recommended_design
 from bo_robust.confidence import Width
+from bo_robust.confidence.base import width_at
 from bo_robust.risk_measures.functionals import Functional, as_functional
 from bo_robust.risk_measures.selection_rules import RANDOM_RULES, check_selection_rule, select_by_rule
 from bo_robust.utils.linalg import row_argmax
@@ -34,6 +36,8 @@ class VUCB(PairAlgorithm):
         ValueError: if an argument is not as described.
     """
 
+    capturable: ClassVar[bool] = True
+
     width: Width
     functional: Functional | float
     num_conditions: int
@@ -54,7 +58,7 @@ class VUCB(PairAlgorithm):
         A randomised width gets ``uniform``; a random choice of z gets a number derived from it.
         """
         posterior = checked_state(state, State).posterior
-        w = self.width(state.round + 1, posterior.information_gain, uniform)
+        w = width_at(self.width, state.round + 1, posterior.information_gain, uniform)
         reach = posterior.variance.sqrt().mul_(w.unsqueeze(1) if isinstance(w, Tensor) else w)
         functional = as_functional(self.functional)
         p = probabilities_like(self.probabilities, reach.dtype, reach.device)

@@ -3,13 +3,15 @@
 import copy
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from bo_robust.utils.input_checks import check_round, check_settings
+from bo_robust.utils.round_numbers import by_round
 
 Number = float | Tensor
 # A width times this has w^2 / 5, as in the experiments of Srinivas et al. It holds in no theorem.
@@ -30,6 +32,11 @@ def needs_of(width: Width) -> frozenset[str]:
     """What a call of the width reads besides the round. A callable that does not say so gets both arguments."""
     needs: frozenset[str] = getattr(width, "needs", frozenset({GAIN, UNIFORM}))
     return needs
+
+
+def width_at(width: Width, t: int, gain: Tensor, uniform: Number | None) -> Number:
+    """The width of round ``t``, as :meth:`ScaledWidth.__call__`; where it is a number, by :func:`.by_round`."""
+    return width(t, gain, uniform) if needs_of(width) else by_round(cast(Callable[[int], float], width), t, gain)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_robust.confidence.base import Width
+from bo_robust.confidence.base import Width, width_at
 from bo_robust.utils.input_checks import check_tensor
 
 # One width for all candidates, which is handed the information gain of each, or one width per candidate
@@ -66,9 +66,9 @@ def widths_at(width: Widths, t: int, known: Callable[[Width], Tensor], uniform: 
         check_tensor("uniform", uniform, floating=False)
     column = None if uniform is None else uniform.unsqueeze(1)
     if not isinstance(width, tuple):
-        return width(t, known(width), column)
+        return width_at(width, t, known(width), column)
     values = []
     for u, w in enumerate(width):
         own = known(w)[:, u : u + 1]
-        values.append(torch.as_tensor(w(t, own, column)).to(own).expand_as(own))
+        values.append(torch.as_tensor(width_at(w, t, own, column)).to(own).expand_as(own))
     return torch.cat(values, 1)

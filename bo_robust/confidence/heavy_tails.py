@@ -2,9 +2,11 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from bo_robust.confidence.base import GAIN, Number, ScaledWidth, known, log, sqrt
 from bo_robust.utils.input_checks import check_count
+from bo_robust.utils.round_numbers import by_round
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,16 @@ class TGPWidth(_HeavyTailWidth):
         delta: Failure probability in (0, 1).
     """
 
+    capturable: ClassVar[bool] = True
+
     delta: float
 
     needs = frozenset({GAIN})
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         spread = sqrt(gain * 2.0 - 2.0 * math.log(self.delta))
-        return self.norm_bound + (3.0 * self._level(t - 1) / math.sqrt(self.noise_var)) * spread
+        factor = by_round(lambda t: 3.0 * self._level(t - 1) / math.sqrt(self.noise_var), t, spread)
+        return self.norm_bound + factor * spread
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from bo_robust.confidence.base import DIMENSION, GAIN, UNIFORM, Number, ScaledWidth, sqrt
 from bo_robust.utils.input_checks import check_count, is_number, quoted
+from bo_robust.utils.round_numbers import by_round
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class RKHSWidth(ScaledWidth):
     """
 
     by_norm_bound: ClassVar[bool] = True
+    capturable: ClassVar[bool] = True
 
     norm_bound_squared: float
     delta: float
@@ -125,7 +127,8 @@ class RKHSWidth(ScaledWidth):
             if t > len(self.max_gain):
                 raise ValueError(f"max_gain has bounds for {len(self.max_gain)} rounds, this is round {t}.")
             gain = float(self.max_gain[int(t) - 1])
-        return sqrt(gain * (300.0 * math.log(t / self.delta) ** 3) + 2.0 * self.norm_bound_squared)
+        factor = by_round(lambda t: 300.0 * math.log(t / self.delta) ** 3, t, gain)
+        return sqrt(gain * factor + 2.0 * self.norm_bound_squared)
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,7 @@ class SelfNormalisedWidth(ScaledWidth):
     """
 
     by_norm_bound: ClassVar[bool] = True
+    capturable: ClassVar[bool] = True
 
     norm_bound: float
     noise_scale: float
@@ -202,6 +206,8 @@ class RandomisedWidth(ScaledWidth):
     Args:
         num_arms: |X| >= 2 (one arm would make the shift negative).
     """
+
+    capturable: ClassVar[bool] = True
 
     num_arms: int
 

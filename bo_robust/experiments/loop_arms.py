@@ -3,7 +3,7 @@
 Random numbers come in chunks of rounds from streams keyed by (seed, purpose, trial, chunk): "reward" for rewards,
 "algorithm" for randomised rules, and "initial" for the arms of an initial design. All algorithms of a panel use the
 same streams and therefore get the same rewards and initial arms. Nothing is read back from the device until a chunk
-ends. On CUDA, small problems run a chunk in one call (:mod:`bo_robust.experiments.fused_rounds`).
+ends. On CUDA, blocks of rounds are replayed as one graph (:mod:`bo_robust.bandits.captured`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,17 +23,17 @@ import torch
 from torch import Tensor
 
 from bo_robust.bandits import ALGORITHMS, ArmAlgorithm, Selection, State
+from bo_robust.bandits.captured import Capture, captured_rounds
 from bo_robust.confidence.base import is_open, sized
 from bo_robust.confidence.truncation import Truncation
 from bo_robust.experiments import eliminations
 from bo_robust.experiments.build import build_algorithm, build_problem, memory_errors, resolved, start_state
 from bo_robust.experiments.curves import band, looks_of, values_of
-from bo_robust.experiments.fused_rounds import can_fuse, run_fused
 from bo_robust.experiments.loop import Loop, Metadata, Summary, check_initial
 from bo_robust.experiments.problems import ARM_PROBLEMS, Problem, Trials
 from bo_robust.experiments.statistics import difference, mean_and_error, mean_interval
 from bo_robust.experiments.traces import Traces
-from bo_robust.utils.linalg import on_cuda, row_argmax
+from bo_robust.utils.linalg import row_argmax
 from bo_robust.utils.random import stream
 
 if TYPE_CHECKING:
@@ -247,16 +248,18 @@ def run_rounds(
     traces: Traces,
     state: State,
     initial: int = 0,
+    capture: Capture | None = None,
 ) -> None:
     """Run until the traces are full.
 
     ``trials`` are the trial indices of the problem's rows, and ``initial`` counts the rounds of the initial design. The
-    state is that after ``traces.rounds`` rounds and changes in place.
+    state is that after ``traces.rounds`` rounds and changes in place. ``capture`` is that of
+    :func:`bo_robust.bandits.captured.captured_rounds`.
     """
     horizon, among = traces.horizon, problem.design_arms or problem.num_arms
     arms = [stream(seed, "initial", trial).integers(among, size=initial) for trial in trials]
     design = torch.from_numpy(np.stack(arms, 1)).to(problem.f.device)
-    fuse = on_cuda(problem.f) and can_fuse(algorithm, problem, state)
+    blocks = captured_rounds(algorithm, state, partial(run_round, algorithm, problem, state), capture)
     while traces.rounds < horizon:
         chunk = traces.rounds // CHUNK_ROUNDS
         begin, stop = chunk * CHUNK_ROUNDS, min(horizon, (chunk + 1) * CHUNK_ROUNDS)
@@ -264,24 +267,24 @@ def run_rounds(
         with torch.no_grad():
             while traces.rounds < stop:
                 i, end = traces.rounds - begin, stop - begin
-                run = 0
-                if fuse and traces.rounds >= initial:
-                    run = run_fused(algorithm, problem, state, draws[i:end], uniforms[i:end], traces)
-                if not run:
-                    run_round(algorithm, problem, state, draws[i], uniforms[i], traces, design)
+                chosen = traces.rounds >= initial
+                if blocks and chosen and (ran := blocks.run(draws[i:end], uniforms[i:end])):
+                    traces.write(ran[0], **ran[1])
+                else:
+                    given = None if chosen else design[traces.rounds]
+                    traces.write(**run_round(algorithm, problem, state, draws[i], uniforms[i], given))
 
 
 def run_round(
-    algorithm: Any, problem: Problem, state: State, draws: Tensor, uniform: Tensor, traces: Traces, design: Tensor
-) -> None:
-    """Run one round of all trials: choose, reward, observe, and write row ``traces.rounds``. The state changes.
+    algorithm: Any, problem: Problem, state: State, draws: Tensor, uniform: Tensor, design: Tensor | None = None
+) -> dict[str, Tensor | float]:
+    """Run one round of all trials: choose, reward, observe; returns its row of the traces. The state changes.
 
-    ``draws`` are raw reward variates (``s x k``) and ``uniform`` draws from [0, 1) (``s``) of the round. ``design``
-    holds the arms of the initial design, ``rounds x s``, which take the place of the algorithm's choice.
+    ``draws`` are raw reward variates (``s x k``) and ``uniform`` draws from [0, 1) (``s``) of the round. Arms of an
+    initial ``design``, ``s``, take the place of the algorithm's choice.
     """
-    t, posterior = traces.rounds, state.posterior
-    chosen = t >= len(design)
-    selection = algorithm.select(state, uniform) if chosen else Selection(design[t])
+    posterior, chosen = state.posterior, design is None
+    selection = algorithm.select(state, uniform) if design is None else Selection(design)
     width: Tensor | float = torch.nan if selection.width is None else selection.width
     coverage: Tensor | float = torch.nan
     if selection.width is not None:
@@ -299,16 +302,16 @@ def run_round(
     of_dictionary: dict[str, Tensor] = {}
     if "dictionary" in algorithm.records:
         of_dictionary = {"dictionary_size": posterior.size, "effective_dimension": posterior.effective_dimension}
-    traces.write(
-        arm=selection.arms,
-        reward=rewards,
-        recommended=recommended,
-        width=width,
-        coverage=coverage,
-        truncated=False if info.truncated is None else info.truncated,
-        ok=info.ok,
+    return {
+        "arm": selection.arms,
+        "reward": rewards,
+        "recommended": recommended,
+        "width": width,
+        "coverage": coverage,
+        "truncated": False if info.truncated is None else info.truncated,
+        "ok": info.ok,
         **of_dictionary,
-    )
+    }
 
 
 def draw_chunk(problem: Problem, trials: Sequence[int], seed: int, chunk: int) -> tuple[Tensor, Tensor]:

@@ -60,19 +60,7 @@ def _dtc_scores(path: ModuleType, like: Tensor, r: int, d: int, num_arms: int) -
     return tuple(found)
 
 
-def _fused_rounds(path: ModuleType, like: Tensor, n: int) -> tuple[Tensor, ...]:
-    s, rounds = 2, 6
-    X = _numbers(like, n, 2)
-    covariance = SquaredExponential(1.0)(X, X).expand(s, n, n)
-    noise = _numbers(like, rounds, s)
-    f = _numbers(like, s, n)
-    widths, levels = torch.full_like(noise, 2.0), like.new_full((rounds,), 1.5)
-    run = path.fused_rounds(covariance, 0.5 * f, f, like.new_ones(s), noise, widths, levels)  # no two bounds alike
-    return tuple(getattr(run, name) for name in run.__dataclass_fields__)
-
-
 CASES: dict[str, Case] = {
     "arm_update": partial(_arm_update, s=2, n=40),
     "dtc_scores": partial(_dtc_scores, r=150, d=3, num_arms=50),
-    "fused_rounds": partial(_fused_rounds, n=20),
 }

@@ -2,14 +2,17 @@ import numpy as np
 import pytest
 import torch
 
-from bo_robust.confidence import FiniteWidth
+from bo_robust.bandits import TGPUCB
+from bo_robust.confidence import FiniteWidth, LogWidth
+from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.experiments import loop_arms
 from bo_robust.experiments.build import build_algorithm, build_problem, start_state
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_arms import ArmsLoop, run_round
+from bo_robust.experiments.loop_arms import ArmsLoop, run_round, run_rounds
 from bo_robust.experiments.problems import make_problem
-from bo_robust.experiments.traces import DICTIONARY_COLUMNS, Traces
+from bo_robust.experiments.traces import COLUMNS, DICTIONARY_COLUMNS, Traces
 from bo_robust.utils.random import stream
+from tests.bandits.test_captured import Graphs
 
 T3 = {"kind": "student_t", "df": 3}
 METHODS = [
@@ -63,16 +66,36 @@ def test_traces_record_what_the_state_holds(device, index):
     seen = {"size": [], "estimate": []}
     traces = Traces(30, problem, dictionary=True)
     state = start_state(algorithm, problem, 30)
-    design = torch.empty(0, 3, dtype=torch.long, device=device)
     draws, uniforms = loop_arms.draw_chunk(problem, range(3), 0, 0)
     for t in range(30):
-        run_round(algorithm, problem, state, draws[t], uniforms[t], traces, design)
+        traces.write(**run_round(algorithm, problem, state, draws[t], uniforms[t]))
         p = state.posterior
         seen["size"].append(p.dictionary.sum(1))
         seen["estimate"].append((p.learnt[1] * p.variance / p.noise_var.unsqueeze(1)).sum(1))
     assert torch.equal(traces["dictionary_size"], torch.stack(seen["size"]).int())
     torch.testing.assert_close(traces["effective_dimension"], torch.stack(seen["estimate"]))
     assert int(traces["dictionary_size"][-1].min()) > 2
+
+
+@pytest.mark.parametrize("initial", [0, 5])
+def test_blocks_of_rounds_leave_the_traces_of_single_rounds(initial, simulated, monkeypatch):
+    """A graph is its work here, which a capture does not run; a chunk ends within a block."""
+    monkeypatch.setattr(loop_arms, "CHUNK_ROUNDS", 150)
+    made = make_problem("rkhs_function", range(3), 0, num_arms=40).to(torch.device("cpu"), torch.float64)
+    algorithm, found, replays = TGPUCB(LogWidth(), TGPTruncation(1.0, 1.0)), [], []
+
+    def capture(device, work):
+        graphs = Graphs()
+        replay = graphs(device, work)
+        return lambda: replays.append(replay())
+
+    for how in (capture, None):
+        traces, state = Traces(300, made), start_state(algorithm, made, 300)
+        run_rounds(algorithm, made, range(3), 0, traces, state, initial, how)
+        found.append(traces)
+    assert len(replays) >= 5
+    for name in COLUMNS:
+        torch.testing.assert_close(found[0][name], found[1][name], rtol=0.0, atol=0.0, equal_nan=True)
 
 
 def test_only_methods_with_a_dictionary_have_its_columns(device):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from bo_robust.ops import arm_update, checked, dtc_scores, fused_rounds
+from bo_robust.ops import arm_update, checked, dtc_scores
 from bo_robust.ops.cases import CASES
 from tests.ops.production import PRODUCTION
 
@@ -20,13 +20,11 @@ PUBLIC = SimpleNamespace(
     __name__="naive",
     update_=arm_update.update_,
     dtc_scores=dtc_scores.dtc_scores,
-    fused_rounds=fused_rounds.fused_rounds,
 )
 # Of every op: a function of its fused module, a tensor that it writes, and the last of its kernels.
 FUSED = {
     "arm_update": ("update_", lambda out, given: given[0].mean, "_stream"),
     "dtc_scores": ("dtc_scores", lambda out, given: out.variance, "_squares"),
-    "fused_rounds": ("fused_rounds", lambda out, given: out.covariance, "_fused_rounds"),
 }
 
 
@@ -92,10 +90,8 @@ def test_every_fused_op_passes_its_check(fused_module, device):
 
 
 def one_round(dtype=torch.float32):
-    """One round of a trial with two arms, by the op; its arm."""
-    C, mean = torch.eye(2, dtype=dtype).unsqueeze(0), torch.tensor([[1.0, 2.0]], dtype=dtype)
-    one = torch.ones(1, dtype=dtype)
-    return fused_rounds.fused_rounds(C, mean, mean, one, one.unsqueeze(0), one.unsqueeze(0), one)
+    """A score of an arm by the op."""
+    return CASES["dtc_scores"](PUBLIC, LIKE.to(dtype))
 
 
 def contaminated(real, written, value, calls):
@@ -189,20 +185,20 @@ def test_mistakes_and_a_full_memory_stay_errors(error, fused_on_cpu, monkeypatch
         raise error
 
     with monkeypatch.context() as patches:
-        patches.setattr(fused_on_cpu("fused_rounds"), "fused_rounds", fails)
+        patches.setattr(fused_on_cpu("dtc_scores"), "dtc_scores", fails)
         with pytest.raises(type(error), match=str(error)):
             one_round()
-    assert checked.check("fused_rounds", CPU, torch.float32) is None
+    assert checked.check("dtc_scores", CPU, torch.float32) is None
 
 
 def test_an_error_of_both_paths_is_nobodys_fault(fused_on_cpu, monkeypatch):
     def fails(*given):
         raise TypeError("a covariance of the user")
 
-    assert checked.check("fused_rounds", CPU, torch.float32) is None
+    assert checked.check("dtc_scores", CPU, torch.float32) is None
     with monkeypatch.context() as patches:
-        patches.setattr(fused_on_cpu("fused_rounds"), "fused_rounds", fails)
-        patches.setattr(fused_rounds.naive, "fused_rounds", fails)
+        patches.setattr(fused_on_cpu("dtc_scores"), "dtc_scores", fails)
+        patches.setattr(dtc_scores.naive, "dtc_scores", fails)
         with pytest.raises(TypeError, match="a covariance of the user"):
             one_round()
-    assert checked.check("fused_rounds", CPU, torch.float32) is None
+    assert checked.check("dtc_scores", CPU, torch.float32) is None

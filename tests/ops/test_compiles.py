@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNELS = {"_take_slots", "_scalars", "_stream", "_fused_rounds", "_columns", "_squares"}
+KERNELS = {"_take_slots", "_scalars", "_stream", "_columns", "_squares"}
 # Bytes of stack; two registers are saved around an exponential in float64.
-STACK = {"_fused_rounds": 64, "_columns": 16}
+STACK = {"_columns": 16}
 
 
 @pytest.mark.slow

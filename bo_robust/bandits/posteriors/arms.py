@@ -26,6 +26,7 @@ __all__ = ["ArmKernel", "ArmPosterior", "check_pulls", "init", "is_dense", "nois
 # pulled (low rank). Measured on one thread of a CPU.
 DENSE_MAX_ARMS = 256
 FIRST_ROWS = 64  # Covariance rows allocated at first in the low-rank layout
+ROW_STEP = 256  # Rows that count as in use come in such steps where rounds are captured
 SPARE_ROWS = 16  # With fewer rows than this left, more are allocated
 RESERVE_BYTES = 2**31  # Memory that may be reserved at once for covariance rows of rounds to come
 
@@ -46,6 +47,24 @@ class ArmPosterior(ArmBuffers):
 
     kernel: ArmKernel = field(kw_only=True)
     row_budget: int = field(kw_only=True)
+
+    def begin_block(self) -> tuple[int, ...]:
+        """End a full block, and return the sizes of the rounds that come next, first their number; none within a block.
+
+        In the low-rank layout the rows that count as in use are a multiple of ROW_STEP, so that sizes seldom change.
+        Reading how many are waits for the device, once a block.
+        """
+        K = self.pending.shape[1]
+        if self.num_pending not in (0, K):
+            return ()
+        if not self.dense:
+            _reserve(self, K)
+            if self.row_budget < K:
+                return ()
+            self.num_rows = min(self.rows.shape[1], (self.num_rows // ROW_STEP + 1) * ROW_STEP)
+        arm_update.begin_round_(self)
+        longer = self.pending.shape[1] > K  # which begins with the next call
+        return () if longer else (K, self.num_rows)
 
 
 def init(
@@ -176,8 +195,8 @@ def _first_capacity(n: int, trials: int, rounds: int | None, item: int) -> int:
     return min(n, max(FIRST_ROWS, min(rounds + SPARE_ROWS, affordable)))
 
 
-def _reserve(posterior: ArmPosterior) -> None:
-    """Count the rows in use, the only wait for the device, less and less often; make space for more."""
+def _reserve(posterior: ArmPosterior, rounds: int = 1) -> None:
+    """Count the rows in use, the only wait for the device, less and less often; make space for ``rounds`` or more."""
     trials, capacity, n = posterior.rows.shape
     posterior.num_rows = filled = int(posterior.filled.max())
     if capacity < n and capacity - filled < SPARE_ROWS:
@@ -190,6 +209,6 @@ def _reserve(posterior: ArmPosterior) -> None:
         root = zeros_like_shape((trials, capacity, capacity), posterior.root)
         root[:, :filled, :filled] = posterior.root[:, :filled, :filled]
         posterior.replace(root=root)
-    until_next = max(FIRST_ROWS, filled // 2)
+    until_next = max(FIRST_ROWS, filled // 2, rounds)
     # With a row for every arm there is always space, however many rounds go by.
     posterior.row_budget = until_next if capacity == n else min(capacity - filled, until_next)

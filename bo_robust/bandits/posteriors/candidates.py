@@ -112,6 +112,10 @@ class CandidatePosterior:
     evidence: Tensor
     last_gain: Tensor
 
+    def begin_block(self) -> tuple[int, ...]:
+        """As that of :class:`.arms.ArmPosterior`."""
+        return self.flat.begin_block()
+
     @property
     def means(self) -> Tensor:
         """mu_t of every candidate and arm, ``s x h x n``, a view."""

@@ -101,8 +101,8 @@ def run_error_test(
     chosen: Tensor,
     error: Tensor,
     reach: Tensor,
-    xi: float,
-    t: int,
+    xi: Tensor | float,
+    t: Tensor | float,
     ok: Tensor,
 ) -> Outcome:
     """Lines 8 and 11-14: enter the round and test the candidate that chose. No argument is written to.
@@ -114,8 +114,8 @@ def run_error_test(
         chosen: u_t, ``s`` long.
         error: eta_t = y_t - mu^u_{t-1}(x_t) of every candidate, ``s x h``.
         reach: w^u_t sigma^u_{t-1}(x_t) of every candidate before the reward, ``s x h``.
-        xi: :func:`noise_allowance` of this round.
-        t: Round, counted from 1.
+        xi: :func:`noise_allowance` of this round, a number or ``s x 1``.
+        t: Round, counted from 1, a number or ``s x 1``.
         ok: False where the pull failed, ``s`` bool: nothing is entered or tested there.
     """
     index, taken = chosen.unsqueeze(1), ok.unsqueeze(1)
@@ -130,9 +130,7 @@ def run_error_test(
         failed.logical_and_(active.gather(1, index))
         first = failed & (failures.at.gather(1, index) == 0)
         sides = torch.stack([left, right, reached])
-        failures = Failures(
-            _put(failures.at, index, first, torch.full_like(index, t)), _put(failures.sides, thrice, first, sides)
-        )
+        failures = Failures(_put(failures.at, index, first, t), _put(failures.sides, thrice, first, sides))
         removed = failed & (active.sum(1, keepdim=True) > 1)
         active = _put(active, index, removed, torch.zeros_like(removed))
     return Outcome(active, sums, failures, left.squeeze(1), right.squeeze(1), failed.squeeze(1))
@@ -177,7 +175,9 @@ def acquisition_set(active: Tensor, evidence: Tensor, last_gain: Tensor) -> Tens
     return torch.where(last_gain.gather(1, first) >= HALF_A_BIT, alone, active)
 
 
-def run_likelihood_test(active: Tensor, failures: Failures, evidence: Tensor, bound: float, t: int) -> Failures:
+def run_likelihood_test(
+    active: Tensor, failures: Failures, evidence: Tensor, bound: float, t: Tensor | float
+) -> Failures:
     """The failures after round ``t`` of the test by likelihood, which left ``active``. No argument is written to."""
     gap = evidence.amax(1, keepdim=True) - evidence
     sides = torch.stack([gap, torch.full_like(gap, bound), torch.zeros_like(gap)])
@@ -191,7 +191,7 @@ def log_density(square: Tensor, variance: Tensor) -> Tensor:
     return square.add_(variance.mul_(2.0 * math.pi).log_()).mul_(-0.5)
 
 
-def _put(x: Tensor, index: Tensor, where: Tensor, value: Tensor) -> Tensor:
+def _put(x: Tensor, index: Tensor, where: Tensor, value: Tensor | float) -> Tensor:
     """``x`` (``... x h``) with ``value`` at ``index`` in the rows where ``where`` is True."""
     return x.scatter(-1, index, torch.where(where, value, x.gather(-1, index)))
 

@@ -1,0 +1,210 @@
+"""Rounds on CUDA as one graph: a block of them is captured once and replayed until the horizon.
+
+An eager round is dozens of launches, each longer than its work where arms are few; a replay is one launch for a whole
+block. The block is as long as that of the posterior (:mod:`bo_robust.ops.arm_update`), so that the number of pending
+rows in each of its rounds never changes. What ends a block runs eagerly between replays.
+
+- Numbers that differ by round, such as widths, are read from memory (:mod:`bo_robust.utils.round_numbers`).
+- Draws come in, and results go out, through tensors that stay where they are. Parts of the state that a round
+  replaces by new tensors are copied back to the old ones at the end of a block.
+- Sizes of the state must be those of the block before: a state that grows is run eagerly until it stays the same.
+
+Who can be captured says so (:func:`is_capturable`); for all others rounds stay eager, and a warning says why, once.
+A capture that fails runs nothing, so the state is as before it. In torch 2.11 the allocator then goes on capturing
+(pytorch/pytorch#180395), so that graphs begin with torch 2.12.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from bo_robust.bandits.base import ArmAlgorithm, State
+from bo_robust.bandits.posteriors.arm_kernel import ArmKernel
+from bo_robust.confidence.base import Width, needs_of
+from bo_robust.utils.round_numbers import RoundNumbers, is_capturable
+
+Column: TypeAlias = Tensor | float
+Capture: TypeAlias = Callable[[torch.device, Callable[[], None]], Callable[[], None]]
+"""Record some work, without running it, and return its replay."""
+
+SAFE_TORCH = (2, 12)  # an older one is left capturing by a capture that fails
+NUMBERS = 8  # room for as many numbers of the host in a round
+
+
+def cuda_graph(device: torch.device, work: Callable[[], None]) -> Callable[[], None]:
+    """Capture ``work`` on a CUDA device; ``RuntimeError`` if it waits for the device, or memory is short."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.device(device):
+        stream = torch.cuda.current_stream()
+        try:
+            # What other threads do on the device does not end this capture.
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                work()
+        finally:  # a capture that fails does not give the stream back
+            torch.cuda.set_stream(stream)
+    return graph.replay
+
+
+def captured_rounds(
+    algorithm: ArmAlgorithm,
+    state: State,
+    one_round: Callable[..., Mapping[str, Column]],
+    capture: Capture | None = None,
+) -> CapturedRounds | None:
+    """A way to run whole blocks of rounds of this state; None on a CPU, and where :func:`why_not` says so.
+
+    ``one_round`` runs a round on its inputs, tensors of the device, and returns what is to be known of it: tensors of
+    one shape that no later round writes to, or numbers that are the same in every round. ``capture`` is
+    :func:`cuda_graph` by default, on a torch that survives its failures.
+    """
+    device = state.posterior.mean.device
+    if capture is None:
+        if device.type != "cuda":
+            return None
+        major, minor = torch.__version__.split(".")[:2]
+        if (int(major), int(minor)) < SAFE_TORCH:
+            _say("Rounds", f"torch is {torch.__version__}, older than {'.'.join(map(str, SAFE_TORCH))}")
+            return None
+    reason = why_not(algorithm, state)
+    if reason is not None:
+        _say(f"Rounds of {type(algorithm).__name__}", reason)
+        return None
+    return CapturedRounds(type(algorithm).__name__, state, one_round, capture or cuda_graph)
+
+
+def why_not(algorithm: ArmAlgorithm, state: State) -> str | None:
+    """Why rounds cannot be captured, in a few words; None if they can."""
+    if not is_capturable(algorithm):
+        return "they read the device, or what they do depends on the round"
+    widths = getattr(algorithm, "width", ())
+    for width in widths if isinstance(widths, tuple) else (widths,):
+        if not _width_is_capturable(width):
+            return f"{type(width).__name__} does not say that it can be captured"
+    return None if hasattr(state.posterior, "begin_block") else f"a {type(state.posterior).__name__} has no blocks"
+
+
+def _width_is_capturable(width: Width) -> bool:
+    """A width of the round alone is called between replays, whatever it is."""
+    return not needs_of(width) or is_capturable(width)
+
+
+class CapturedRounds:
+    """Blocks of rounds of one state, which others may change in between; see :func:`captured_rounds`."""
+
+    def __init__(
+        self, name: str, state: State, one_round: Callable[..., Mapping[str, Column]], capture: Capture
+    ) -> None:
+        self._name, self._state, self._round, self._capture = name, state, one_round, capture
+        self._failed = False
+        self._shapes: list[Any] = []  # of the last block
+        self._replay: Callable[[], None] | None = None
+
+    @torch.no_grad()
+    def run(self, *inputs: Tensor) -> tuple[int, Mapping[str, Column]] | None:
+        """Run a block of K rounds; None where an eager round is due.
+
+        ``inputs`` have a row for each round to come. The result is K and what the rounds return, ``K x ...`` each; it
+        stays until the next call.
+        """
+        sizes = () if self._failed else self._state.posterior.begin_block()
+        if not sizes or len(inputs[0]) < sizes[0]:
+            return None
+        K, shapes = sizes[0], [sizes, *(x.shape for x in _tensors(self._state))]
+        if shapes != self._shapes:  # the first block of its kind is eager: kernels compile, and who grows goes on
+            self._shapes, self._replay = shapes, None
+            return None
+        if self._replay is None and not self._record(K, inputs):
+            return None
+        assert self._replay is not None
+        self._kept.settle(self._state)
+        for target, given in zip(self._inputs, inputs, strict=True):
+            target.copy_(given[:K])
+        self._numbers.fill(self._state.round)
+        self._replay()
+        self._kept.advance()
+        return K, self._outputs
+
+    def _record(self, K: int, inputs: tuple[Tensor, ...]) -> bool:
+        """Capture K rounds, which runs nothing; False if that failed."""
+        device = inputs[0].device
+        self._inputs = [x[:K].clone() for x in inputs]
+        self._numbers = RoundNumbers(K * NUMBERS, self._state.round, device)
+        self._kept = _Kept(self._state)
+
+        def work() -> None:
+            with self._numbers.captured():
+                rows = [self._round(*(x[i] for x in self._inputs)) for i in range(K)]
+            self._outputs = {name: _stacked([row[name] for row in rows]) for name in rows[0]}
+            self._kept.settle(self._state)
+
+        try:
+            self._replay = self._capture(device, work)
+        except RuntimeError as error:
+            self._failed = True
+            _say(f"Rounds of {self._name}", (str(error).strip() or type(error).__name__).splitlines()[0])
+        self._kept.rewind()
+        return not self._failed
+
+
+class _Kept:
+    """The parts of a state as they are now: which tensors, in which memory, and which numbers."""
+
+    def __init__(self, state: Any) -> None:
+        self._parts = list(_parts(state))
+        self._steps: list[tuple[Any, str, int]] = []
+
+    def settle(self, state: Any) -> None:
+        """Copy tensors that were replaced since to the memory of those kept, which take their place again."""
+        for (owner, name, kept), (_, _, now) in zip(self._parts, list(_parts(state)), strict=True):
+            if isinstance(kept, Tensor) and now is not kept:
+                kept.copy_(now)
+            if kept is not now and not isinstance(kept, int):
+                object.__setattr__(owner, name, kept)  # a frozen part, too
+
+    def rewind(self) -> None:
+        """Put everything back that a capture replaced, and remember by how much numbers grew."""
+        self._steps = []
+        for owner, name, kept in self._parts:
+            if isinstance(kept, int) and (step := getattr(owner, name) - kept):
+                self._steps.append((owner, name, step))
+            object.__setattr__(owner, name, kept)
+
+    def advance(self) -> None:
+        """Let the numbers grow as in the capture."""
+        for owner, name, step in self._steps:
+            setattr(owner, name, getattr(owner, name) + step)
+
+
+def _parts(of: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Owner, name and value of every tensor, number and group of such in a state, without its prior."""
+    for field in dataclasses.fields(of):
+        value = getattr(of, field.name)
+        if isinstance(value, bool | ArmKernel):
+            continue
+        if isinstance(value, Tensor | int):
+            yield of, field.name, value
+        elif dataclasses.is_dataclass(value):
+            yield of, field.name, value
+            yield from _parts(value)
+
+
+def _tensors(state: Any) -> Iterator[Tensor]:
+    return (value for _, _, value in _parts(state) if isinstance(value, Tensor))
+
+
+def _stacked(values: list[Column]) -> Column:
+    """The values of all rounds, ``K x ...``; a number is the same in all of them."""
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    return torch.stack(tensors) if tensors else values[0]
+
+
+@cache
+def _say(what: str, reason: str) -> None:
+    warnings.warn(f"{what} are not captured, but run one by one: {reason}.", stacklevel=3)

@@ -1,0 +1,307 @@
+"""Rounds as a graph, on a CPU: the operations of a block are recorded without effect, and run again for each replay."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from bo_robust.bandits import (
+    BKB,
+    GPUCB,
+    HEGPUCB,
+    IRGPUCB,
+    TGPUCB,
+    VUCB,
+    CandidateAlgorithm,
+    ExpectedImprovement,
+    ExpectedUCB,
+    ProbabilityOfImprovement,
+    PureMean,
+    PureVariance,
+    RandomArm,
+    Selection,
+    StableOpt,
+    captured,
+)
+from bo_robust.bandits.captured import captured_rounds, cuda_graph, why_not
+from bo_robust.bandits.posteriors import arms as arm_states
+from bo_robust.confidence import ConstantWidth, FiniteWidth, LogWidth, RandomisedWidth, SelfNormalisedWidth, TGPWidth
+from bo_robust.confidence.truncation import TGPTruncation
+from bo_robust.risk_measures.functionals import CVaR
+from tests.bandits.problems import READS, N, begin, kernel, table
+
+TRIALS, ROUNDS, BLOCK = 3, 118, 32
+LEVEL = TGPTruncation(1.0, 1.0)
+ALGORITHMS = {
+    "gp-ucb": GPUCB(FiniteWidth(N, 0.1)),
+    "gp-ucb, realised gain": GPUCB(SelfNormalisedWidth(1.0, 0.3, 0.1)),
+    "irgp-ucb": IRGPUCB(RandomisedWidth(N)),
+    "tgp-ucb": TGPUCB(TGPWidth(1.0, 4.0, 1.0, 0.1, 0.1), LEVEL),
+    "tgp-ucb, clipped": TGPUCB(LogWidth(), LEVEL, "clip"),
+    "v-ucb": VUCB(LogWidth(), 0.3, 5, (0.1, 0.2, 0.4, 0.2, 0.1), "uniform"),
+    "v-ucb, tail": VUCB(LogWidth(), CVaR(0.3), 5),
+    "stable-opt": StableOpt(LogWidth(), 5),
+    "he-gp-ucb": HEGPUCB(FiniteWidth(N, 0.1, scale=0.1), 0.01, 0.1),
+    "he-gp-ucb, likelihood": HEGPUCB((LogWidth(), ConstantWidth(1.0), LogWidth()), 0.3, 0.1, elimination="likelihood"),
+    "mle-gp-ucb": CandidateAlgorithm(LogWidth()),
+    "expected-ucb": ExpectedUCB(LogWidth()),
+    "ei": ExpectedImprovement(),
+    "pi": ProbabilityOfImprovement(),
+    "mean": PureMean(),
+    "variance": PureVariance(),
+    "random": RandomArm(),
+}
+CASES = [(name, True) for name in ALGORITHMS] + [(name, False) for name in ("gp-ucb", "tgp-ucb", "he-gp-ucb")]
+
+
+def state_tensors(state):
+    return list(captured._tensors(state))
+
+
+class Graph(TorchDispatchMode):
+    """Records operations with the memory they meet; what they wrote is put back, as a capture runs nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.made, self.before = [], set(), {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        assert func.overloadpacket.__name__ not in READS | {"lift_fresh"}, f"{func} waits for the device"
+        for i, argument in enumerate(func._schema.arguments):
+            value = args[i] if i < len(args) else kwargs.get(argument.name)
+            if argument.is_write and place(value) not in self.made:
+                self.before.setdefault(place(value), (value.untyped_storage(), value.untyped_storage().clone()))
+        result = func(*args, **kwargs)
+        known = {place(x) for x in tensors((args, kwargs))}
+        new = [place(x) not in known for x in tensors(result)]
+        self.made.update(place(x) for x in tensors(result) if place(x) not in known)
+        self.calls.append((func, args, kwargs, tensors(result), new))
+        return result
+
+    def replay(self):
+        """Run everything again, from NaN wherever a number was computed."""
+        computed = [x for *_, outputs, new in self.calls for x, own in zip(outputs, new, strict=True) if own]
+        for x in computed:
+            x.fill_(torch.nan if x.is_floating_point() else 1)
+        for func, args, kwargs, outputs, new in self.calls:
+            for x, again, own in zip(outputs, tensors(func(*args, **kwargs)), new, strict=True):
+                if own:
+                    x.copy_(again)
+
+    def said(self, state):
+        """Operations, numbers and shapes, and which tensors of the state they meet."""
+        fixed = {place(x) for x in state_tensors(state)}
+
+        def of(x):
+            return x.dtype, x.shape, x.stride(), x.storage_offset(), place(x) if place(x) in fixed else None
+
+        return [repr((func, tree_map_only(torch.Tensor, of, (args, kwargs)))) for func, args, kwargs, *_ in self.calls]
+
+
+def place(x):
+    return x.untyped_storage().data_ptr()
+
+
+def tensors(tree):
+    return [x for x in tree_leaves(tree) if isinstance(x, torch.Tensor)]
+
+
+class Graphs:
+    """In place of CUDA's graphs."""
+
+    def __init__(self):
+        self.graphs, self.replays = [], 0
+
+    def __call__(self, device, work):
+        with Graph() as graph:
+            work()
+        for storage, before in graph.before.values():
+            storage.copy_(before)
+        self.graphs.append(graph)
+        return self.replay
+
+    def replay(self):
+        self.replays += 1
+        self.graphs[-1].replay()
+
+
+def start(name, dense, monkeypatch):
+    if not dense:
+        monkeypatch.setattr(arm_states, "is_dense", lambda like, trials: False)
+        monkeypatch.setattr(arm_states, "LONG_BLOCK", BLOCK)
+    return begin(ALGORITHMS[name], kernel("cpu"), 0.1, TRIALS)
+
+
+def round_of(algorithm, state, f):
+    def one_round(noise, uniform):
+        arms = algorithm.select(state, uniform).arms
+        rewards = f.gather(1, arms.unsqueeze(1)).squeeze(1) + noise
+        return {"arms": arms, "ok": algorithm.observe(state, arms, rewards, uniform).ok}
+
+    return one_round
+
+
+def run(name, state, capture):
+    """Arms of all rounds, and which rewards counted; without ``capture`` blocks are eager."""
+    f, noise, uniforms = table(TRIALS, ROUNDS, "cpu")
+    noise[70, 1] = torch.nan  # a failed pull
+    one_round = round_of(ALGORITHMS[name], state, f)
+    blocks, rows, t = captured_rounds(ALGORITHMS[name], state, one_round, capture), [], 0
+    while t < ROUNDS:
+        ran = blocks.run(noise[t:], uniforms[t:]) if blocks else state.posterior.begin_block() and None
+        if ran:
+            rows.append(torch.stack([ran[1]["arms"], ran[1]["ok"].long()], 1))
+            for x in (*blocks._inputs, blocks._numbers._memory):
+                x.fill_(torch.nan)
+            t += ran[0]
+        else:
+            row = one_round(noise[t], uniforms[t])
+            rows.append(torch.stack([row["arms"], row["ok"].long()]).unsqueeze(0))
+            t += 1
+    assert state.round == ROUNDS
+    return torch.cat(rows)
+
+
+def refused(device, work):
+    work()
+    raise RuntimeError("operation not permitted when stream is capturing\nmore lines")
+
+
+@pytest.mark.parametrize(("name", "dense"), CASES)
+def test_replayed_blocks_are_the_eager_rounds_to_the_bit(name, dense, simulated, monkeypatch):
+    """Blocks of 32 rounds: the first is eager, the others are replayed, but for the last 22 rounds."""
+    states, graphs = [start(name, dense, monkeypatch) for _ in range(2)], Graphs()
+    found = [run(name, state, capture) for state, capture in zip(states, (graphs, None), strict=True)]
+    assert (len(graphs.graphs), graphs.replays) == (1, 2)
+    assert torch.equal(*found)
+    assert not found[0][70, 1, 1]
+    for ours, theirs in zip(*map(state_tensors, states), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_blocks_that_grow_are_captured_anew(simulated, monkeypatch):
+    """Low rank, every arm new: blocks of 4, then of 6 and of 10 rounds, as the rows in use become 24 and 40."""
+    states, graphs = [], Graphs()
+    for _ in range(2):
+        states.append(start("variance", False, monkeypatch))
+        monkeypatch.setattr(arm_states, "ROW_STEP", 24)
+        states[-1].posterior.replace(pending=states[-1].posterior.pending[:, :4].clone())
+    found = [run("variance", state, capture) for state, capture in zip(states, (graphs, None), strict=True)]
+    assert (len(graphs.graphs), states[0].posterior.pending.shape[1]) == (2, 10)
+    assert graphs.replays >= 8
+    assert torch.equal(*found)
+    for ours, theirs in zip(*map(state_tensors, states), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize(("name", "dense"), CASES)
+def test_two_blocks_are_the_same_work_on_the_same_memory(name, dense, simulated, monkeypatch):
+    state, said = start(name, dense, monkeypatch), []
+
+    def capture(device, work):
+        graph = Graphs()
+        replay = graph(device, work)
+        said.append(graph.graphs[0].said(state))
+        return replay
+
+    f, noise, uniforms = table(TRIALS, ROUNDS, "cpu")
+    one_round = round_of(ALGORITHMS[name], state, f)
+    blocks = captured_rounds(ALGORITHMS[name], state, one_round, capture)
+    t = 0
+    while t + BLOCK < ROUNDS:
+        if blocks.run(noise[t:], uniforms[t:]):
+            blocks._replay, t = None, t + BLOCK
+        else:
+            one_round(noise[t], uniforms[t])
+            t += 1
+    assert len(said) == 2
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(("name", "dense"), CASES)
+def test_a_round_without_numbers_reads_none(name, dense, simulated, monkeypatch):
+    """On FakeTensors, which have no entries, every read of one raises."""
+    state = start(name, dense, monkeypatch)
+    f, noise, uniforms = table(TRIALS, 3, "cpu")
+    one_round = round_of(ALGORITHMS[name], state, f)
+    one_round(noise[0], uniforms[0])  # tables that are made once
+    assert_nothing_read(state, one_round, noise, uniforms)
+
+
+def assert_nothing_read(state, one_round, noise, uniforms):
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        for owner, part, value in captured._parts(state):
+            if isinstance(value, torch.Tensor):
+                object.__setattr__(owner, part, mode.from_tensor(value))
+        one_round(mode.from_tensor(noise[1]), mode.from_tensor(uniforms[1]))
+
+
+def test_a_round_that_reads_is_found_and_not_captured(simulated):
+    algorithm = BKB(FiniteWidth(N, 0.1), 5.0)
+    state = begin(algorithm, kernel("cpu"), 0.1, TRIALS)
+    f, noise, uniforms = table(TRIALS, 3, "cpu")
+    with pytest.raises(DataDependentOutputException):
+        assert_nothing_read(state, round_of(algorithm, state, f), noise, uniforms)
+    captured._say.cache_clear()
+    with pytest.warns(UserWarning, match="Rounds of BKB are not captured, but run one by one: they read the device"):
+        assert captured_rounds(algorithm, state, None, Graphs()) is None
+
+
+def test_a_capture_that_fails_leaves_the_state_as_it_was(simulated):
+    states = [start("he-gp-ucb", True, None) for _ in range(2)]
+    captured._say.cache_clear()
+
+    def fails(device, work):
+        Graphs()(device, work)
+        return refused(device, lambda: None)
+
+    with pytest.warns(UserWarning, match="Rounds of HEGPUCB are .* one by one: operation not permitted when stream is"):
+        found = run("he-gp-ucb", states[0], fails)
+    assert torch.equal(found, run("he-gp-ucb", states[1], None))
+
+
+class Greedy(GPUCB):
+    def select(self, state, uniform):
+        return Selection(state.posterior.mean.argmax(1))
+
+
+class Growing(SelfNormalisedWidth):
+    needs = frozenset({"information_gain"})
+
+    def _at(self, t, gain, uniform):
+        return t * gain
+
+
+def test_a_subclass_is_not_taken_for_its_parent(simulated):
+    for algorithm, why in (
+        (Greedy(LogWidth()), "what they do depends on the round"),
+        (GPUCB(Growing(1.0, 1.0, 0.1)), "Growing does not say that it can be captured"),
+    ):
+        state = begin(algorithm, kernel("cpu"), 0.1, TRIALS)
+        assert why in why_not(algorithm, state)
+
+
+def test_a_cpu_captures_nothing():
+    algorithm = GPUCB(LogWidth())
+    assert captured_rounds(algorithm, begin(algorithm, kernel("cpu"), 0.1, TRIALS), None) is None
+
+
+def test_a_graph_of_cuda_replays_the_eager_rounds(device):
+    """Whatever the version of torch, as nothing fails here."""
+    if device.type != "cuda":
+        pytest.skip("needs CUDA: --device cuda")
+    f, noise, uniforms = table(TRIALS, ROUNDS, device)
+    for algorithm in ALGORITHMS.values():
+        picks = []
+        for capture in (cuda_graph, refused):
+            state = begin(algorithm, kernel(device), 0.1, TRIALS)
+            blocks, t, rows = captured_rounds(algorithm, state, round_of(algorithm, state, f), capture), 0, []
+            while t < ROUNDS:
+                ran = blocks.run(noise[t:], uniforms[t:]) or (1, round_of(algorithm, state, f)(noise[t], uniforms[t]))
+                rows.append(ran[1]["arms"].clone().view(ran[0], TRIALS))
+                t += ran[0]
+            assert blocks._failed == (capture is refused)
+            picks.append(torch.cat(rows))
+        assert torch.equal(*picks), algorithm
