@@ -317,7 +317,7 @@ class RobustGP(RecommendingGP):
         """
         known = None if known_inliers is None else known_inliers.cpu().numpy()
         data = self._search_data()
-        detection = OutlierSearch(data, self.outcome_scale).detect(known, look_for_deviations=self.maximize is not None)
+        detection = OutlierSearch(data, self.outcome_scale).detect(known, self.maximize)
         if known is not None and len(known) == len(self.held_mask):
             held = self.held_mask.cpu().numpy()
         else:
