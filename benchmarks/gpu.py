@@ -4,7 +4,7 @@ The device and its two ceilings (copy bandwidth, matrix product per dtype); ever
 naive on the GPU against fused, and its time over the floor; then the algorithms. Nothing is timed before its results
 were checked, and no speed is reported of what failed its check.
 
-One JSON object a line, ``gpu.json`` in the output folder, and a short table last. At most 4 minutes, 90 s with
+One JSON object a line, ``gpu.json`` in the output folder, and a short table last. At most 10 minutes, 2 with
 ``--quick`` (fewer shapes and rounds, which meet no target). Without CUDA only the checks run, on small shapes, every
 line says that nothing was measured, and nothing is written by default; ``--simulate`` runs them on CUDA's path.
 """
@@ -35,7 +35,7 @@ from bo_robust.utils import linalg
 
 DTYPES = (torch.float64, torch.float32)
 # Parts that would begin later, in seconds, are skipped.
-LAST_BEGIN = {True: 60.0, False: 220.0}
+LAST_BEGIN = {True: 60.0, False: 420.0}
 
 
 def ceilings(bench: Bench) -> None:
@@ -112,7 +112,10 @@ def run(bench: Bench, only: list[str], save: Callable[[], None] = lambda: None) 
             if not late:
                 part.check(bench.device)
                 if cuda:
+                    torch.cuda.reset_peak_memory_stats()
                     part.measure(bench, part.targets)
+                    peak = torch.cuda.max_memory_allocated() / 2**30
+                    bench.report(Target(f"{name}_peak_memory", "GiB"), peak, {})
                     torch.cuda.empty_cache()
                     continue
             compared = [Target(f"{game}_{row}", unit) for game in part.compared for row, unit in COMPARED]
@@ -126,7 +129,7 @@ def run(bench: Bench, only: list[str], save: Callable[[], None] = lambda: None) 
 
 
 SHOWN = ["naive_ms", "fused_ms", "floor_ms", "gpu_s", "cpu_1_s", f"cpu_{CORES}_s", "gpu_us_a_round", "gpu_busy"]
-SHOWN += ["naive_s", "spread", "rounds_played"]
+SHOWN += ["naive_s", "spread", "rounds_played", "late_us_a_round"]
 
 
 def show(bench: Bench) -> None:

@@ -7,22 +7,25 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from benchmarks import arm_engine, bkb, elimination, stats
-from benchmarks.gpu_common import Bench, Target, cpu_path, require_close, require_same, threads
+from benchmarks.gpu_common import CORES, Bench, Target, cpu_path, require_close, require_same, threads
 from benchmarks.loop import Round, additive, noise_and_uniforms, rounds, run_rounds
 from benchmarks.stats import LEAST
-from bo_robust.bandits import ATAGPUCB, BBKB, GPUCB, HEGPUCB, TGPUCB
+from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, TGPUCB
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
+from bo_robust.models import BKBModel, CandidateEnsemble, candidate_grid, exact_moments, marginal_moments
 from bo_robust.ops import naive_ops
+from bo_robust.suggest import suggest
 from bo_robust.utils.covariance import Matern
 
 __all__ = ["PARTS", "Part"]
@@ -36,6 +39,8 @@ STARTS, CONDITIONS = 4096, 256
 ATA_ARMS, ATA_TRIALS, ATA_ROUNDS = 100, 20, 20_000
 SINGLE_ARMS = (1000, 4000, 16_000, 64_000)
 ROBUST_READINGS = (100, 500, 1000)
+MODEL_READINGS = 200  # of an ensemble and of a suggestion; fifty times as many of BKBModel
+CPU_BLOCKS = (CORES << 17, 1 << 26)  # of ``exact_moments``: as large for every thread of a CPU as for one
 FEATURES = FourierFeatures(0.2, 32, ((0.0, 1.0),))
 LEVEL = ATAFourierTruncation(4.0, 1.0, 0.1, ATA_ROUNDS, 32)
 
@@ -145,11 +150,11 @@ def measure_tgp(bench: Bench, targets: list[Target]) -> None:
 ATA = ATAGPUCB(FiniteWidth(ATA_ARMS, 0.1, scale=EXPLORING), LEVEL, FEATURES, root="symmetric")
 
 
-def _ata(device: torch.device) -> Iterator[Round]:
-    """ATA-QFF."""
+def _ata(device: torch.device) -> Callable[[], Iterator[Round]]:
+    """ATA-QFF, from its first round at every call."""
     kernel, f = _grid(ATA_ARMS, ATA_TRIALS, 1.0, device)
     noise = _heavy_noise(ATA_ROUNDS, ATA_TRIALS).to(device)
-    return rounds(ATA, ATA.init(kernel, 1.0, ATA_TRIALS), additive(f, noise), torch.zeros_like(noise))
+    return lambda: rounds(ATA, ATA.init(kernel, 1.0, ATA_TRIALS), additive(f, noise), torch.zeros_like(noise))
 
 
 def check_ata(device: torch.device) -> None:
@@ -161,14 +166,14 @@ def check_ata(device: torch.device) -> None:
 def measure_ata(bench: Bench, targets: list[Target]) -> None:
     """20 trials x 20,000 rounds, 32 frequencies (64 features)."""
     _play(_ata(bench.device), 20)
-    bench.cut_off(targets[0], _ata(bench.device), bench.full(ATA_ROUNDS))
+    bench.cut_off(targets[0], _ata(bench.device)(), bench.full(ATA_ROUNDS))
     bench.compare("ata_qff_20x100_m64", lambda place, T: partial(_play, _ata(place), T), bench.full(200))
 
 
-def _play(run: Iterator[Round], count: int) -> None:
-    """The next rounds of a run."""
+def _play(run: Callable[[], Iterator[Round]], count: int) -> None:
+    """The first rounds of a run."""
     with torch.no_grad():
-        for _ in islice(run, count):
+        for _ in islice(run(), count):
             pass
 
 
@@ -180,23 +185,23 @@ def check_bbkb(device: torch.device) -> None:
     _require_same_posterior("BBKB", algorithm, kernel, bkb.NOISE_VAR, f.unsqueeze(0), noise, device)
 
 
-def _bbkb(horizon: int, device: torch.device) -> Iterator[Round]:
-    """BBKB on n = 10^6 points of 6 dimensions."""
+def _bbkb(horizon: int, device: torch.device) -> Callable[[], Iterator[Round]]:
+    """BBKB on n = 10^6 points of 6 dimensions, from its first round at every call."""
     n = MANY_ARMS
     kernel, f = bkb.make_problem(n, 6, 0.5, 0)
     kernel, f = moved(kernel, device), f.to(device).unsqueeze(0)
     noise, uniforms = (table.to(device) for table in noise_and_uniforms(0, horizon, bkb.NOISE_VAR))
     algorithm = BBKB(FiniteWidth(n, 0.1, scale=EXPLORING), 5.0, 4.0)
-    state = algorithm.init(kernel, bkb.NOISE_VAR, 1, rounds=horizon)
-    return rounds(algorithm, state, additive(f, noise), uniforms)
+    begin = partial(algorithm.init, kernel, bkb.NOISE_VAR, 1, rounds=horizon)
+    return lambda: rounds(algorithm, begin(), additive(f, noise), uniforms)
 
 
 def measure_bbkb(bench: Bench, targets: list[Target]) -> None:
     """n = 10^6, d = 6, 10,000 rounds of BBKB, and the first 100 on both devices."""
     horizon = bench.full(10_000)
     _play(_bbkb(5, bench.device), 5)
-    bench.cut_off(targets[0], _bbkb(horizon, bench.device), horizon)
-    bench.compare("bbkb_n1e6", lambda place, T: lambda: _play(_bbkb(T, place), T), bench.full(100))
+    bench.cut_off(targets[0], _bbkb(horizon, bench.device)(), horizon)
+    bench.compare("bbkb_n1e6", lambda place, T: partial(_play, _bbkb(T, place), T), bench.full(100))
 
 
 def check_he(device: torch.device) -> None:
@@ -265,7 +270,7 @@ def measure_v_ucb(bench: Bench, targets: list[Target]) -> None:
     """4096 starts x 256 conditions, against the CPU of this machine with a thread per core."""
     starts = STARTS // 8 if bench.quick else STARTS
     on_gpu, on_cpu = (_v_ucb(starts, CONDITIONS, place) for place in (bench.device, torch.device("cpu")))
-    with threads():
+    with threads(), mock.patch.object(exact_moments, "BLOCK_ENTRIES", CPU_BLOCKS):
         _require_close(on_gpu(), on_cpu())
         cpu_s = statistics.median(stats.seconds(on_cpu) for _ in range(LEAST))
     gpu_ms = bench.milliseconds(on_gpu)
@@ -290,11 +295,13 @@ def _against_botorch(n: int, horizon: int, device: torch.device) -> tuple[float,
 
 
 def measure_botorch(bench: Bench, targets: list[Target]) -> None:
-    """n = 1000, T = 400, everything of both on the GPU."""
+    """n = 1000, T = 400: ours on the GPU, BoTorch's loop on the better device."""
     horizon = bench.full(400)
     _against_botorch(ARMS, 3, bench.device)  # compiles and loads
     theirs, ours = _against_botorch(ARMS, horizon, bench.device)
-    bench.report(targets[0], theirs / ours, {"botorch_s": theirs, "ours_s": ours, "rounds": horizon})
+    on_cpu, _ = _against_botorch(ARMS, horizon, torch.device("cpu"))
+    detail = {"botorch_s": theirs, "botorch_cpu_s": on_cpu, "ours_s": ours, "rounds": horizon}
+    bench.report(targets[0], min(theirs, on_cpu) / ours, detail)
 
 
 def measure_single(bench: Bench, targets: list[Target]) -> None:
@@ -347,6 +354,56 @@ def measure_robust_gp(bench: Bench, targets: list[Target]) -> None:
         bench.over_cpu(f"robust_gp_fit_n{n}", _robust_gp, n, 3 if n < 500 else 1)
 
 
+def _readings(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Points of the unit cube and readings of a smooth function."""
+    X = torch.rand(n, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return X.to(device), torch.sin(5.0 * X.sum(1, keepdim=True)).to(device)
+
+
+def _ensemble(device: torch.device, n: int) -> Callable[[], Any]:
+    """Makes eight candidates and predicts as many points."""
+    X, Y = _readings(n, device)
+    candidates = candidate_grid(lengthscale=(0.1, 0.8), noise_var=0.01, num=8)
+    return lambda: marginal_moments(CandidateEnsemble(X, Y, candidates), X.unsqueeze(-2))
+
+
+def _bkb_model(device: torch.device, n: int) -> Callable[[], Any]:
+    """Draws a dictionary and predicts a tenth of the points."""
+    X, Y = _readings(n, device)
+    return lambda: marginal_moments(BKBModel(X, Y), X[::10].unsqueeze(-2))
+
+
+def _suggestion(device: torch.device, n: int) -> Callable[[], Any]:
+    """Suggests one design after n readings."""
+    X, Y = (x.cpu() for x in _readings(n, device))
+    return lambda: suggest(X, Y, bounds=[[0.0] * 3, [1.0] * 3], device=str(device)).X
+
+
+def _bkb(device: torch.device, horizon: int) -> Callable[[], Any]:
+    """Rounds of BKB over 2,000 arms."""
+    kernel, f = bkb.make_problem(2 * ARMS, 2, 0.2, 0)
+    algorithm = BKB(FiniteWidth(2 * ARMS, 0.1, scale=EXPLORING), 5.0)
+    given = moved(kernel, device), bkb.NOISE_VAR, f.unsqueeze(0).to(device)
+    return partial(run_rounds, algorithm, *given, torch.zeros(horizon, 1, dtype=torch.float64, device=device))
+
+
+def check_models(device: torch.device) -> None:
+    """Moments against the CPU's."""
+    for make in (_ensemble, _bkb_model):
+        with cpu_path():
+            theirs = make(torch.device("cpu"), 60)()
+        for ours, cpu in zip(make(device, 60)(), theirs, strict=True):
+            require_close(make.__name__, ours, cpu, 1e-6)
+
+
+def measure_models(bench: Bench, targets: list[Target]) -> None:
+    """What else takes a device."""
+    bench.over_cpu("candidate_ensemble", _ensemble, MODEL_READINGS)
+    bench.over_cpu("bkb_model", _bkb_model, 50 * MODEL_READINGS)
+    bench.over_cpu("suggest", _suggestion, MODEL_READINGS)
+    bench.compare("bkb_n2000", _bkb, bench.full(200))
+
+
 class Part(NamedTuple):
     """An algorithm: what is checked on any device, what is measured on CUDA, what is to be reached, and
     the workloads of which the CPU's time over the GPU's is a row, and a round's launches another."""
@@ -379,4 +436,5 @@ PARTS = {
     ),
     "single": Part(check_exact, measure_single, [], tuple(f"gp_ucb_single_n{n}" for n in SINGLE_ARMS)),
     "robust_gp": Part(check_robust_gp, measure_robust_gp, []),
+    "models": Part(check_models, measure_models, [], ("bkb_n2000",)),
 }

@@ -59,6 +59,7 @@ def ask(campaign: Campaign) -> tuple[Suggestion, list[str]]:
             q=options.n if total is None else min(options.n, left + len(campaign.read)),
             settings={"outcome_scale": None if options.outcome_scale == "none" else "auto"},
             seed=options.seed,
+            device=options.device,
         )
     return found, [f"Warning: {warning.message}" for warning in caught]
 
@@ -261,4 +262,5 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw readings, predictions and parameters")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N; default cpu, faster below 300 readings")
     return parser

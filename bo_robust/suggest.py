@@ -30,10 +30,13 @@ from bo_robust.models import RobustGP
 from bo_robust.outcomes import Outputs
 from bo_robust.search_space import seed_of
 from bo_robust.utils.input_checks import check_count, quoted
+from bo_robust.utils.linalg import device_named
 
 __all__ = ["Data", "Space", "Suggestion", "suggest"]
 
-_one_at_a_time = threading.RLock()  # PyTorch has one generator for all threads
+# PyTorch has one generator for all threads, BoTorch's fits and searches draw from it, and a suggestion is a function of
+# its arguments; so processes, not threads, make several at once.
+_one_at_a_time = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def suggest(
             design whose reading may be an outlier does not count.
         restarts: Local searches for the best acquisition value.
         raw_samples: Random points from which these searches get their starts.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "cuda:1". Models of fewer than 300 readings take less time on a CPU.
         **described: Fields of ``Space`` and ``Data``: ``bounds`` or ``candidates``, ``categorical``, ``maximize``, ...
 
     Raises:
@@ -116,10 +119,7 @@ def suggest(
         >>> suggest(X, Y, bounds=[[0.0], [100.0]]).X
         >>> suggest(Data(X, Y, X_pending=[[70.0]]), space=Space(bounds=[[0.0], [100.0]]), q=2).X
     """
-    check_count(0, q=q, seed=seed)
-    check_count(1, restarts=restarts, raw_samples=raw_samples)
-    if repeats not in ("never", "if noisy"):
-        raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(repeats)}.")
+    _check_search(q, seed, restarts, raw_samples, repeats, device)
     data, asked = from_arguments(X, Y, space, described)
     encoded = encoded_space(asked, data.X, method)
     X, pending, failed = (encoded.rows(name, getattr(data, name)) for name in ("X", "X_pending", "X_failed"))
@@ -155,6 +155,15 @@ def _first(chosen: Tensor, again: Tensor, objectives: int) -> Suggestion:
     none = again[:0]
     nothing = torch.empty(0, objectives, dtype=torch.float64)
     return Suggestion(chosen, again, none, none, nothing, None, math.nan, (math.nan, math.nan), None)
+
+
+def _check_search(q: int, seed: int, restarts: int, raw_samples: int, repeats: str, device: str) -> None:
+    """Raise ``ValueError`` where an argument that the data do not matter for is wrong."""
+    check_count(0, q=q, seed=seed)
+    check_count(1, restarts=restarts, raw_samples=raw_samples)
+    if repeats not in ("never", "if noisy"):
+        raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(repeats)}.")
+    device_named(device)
 
 
 def _check_method(method: str, choice: Choice, data: Data, space: Space, outputs: Outputs) -> None:

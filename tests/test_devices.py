@@ -1,6 +1,7 @@
 """What a device changes: every path of CUDA run on a CPU (`pytest --device simulated` runs whole suites so)."""
 
 import ast
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,15 @@ from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.confidence import ConstantWidth
 from bo_robust.confidence.truncation import NoTruncation
+from bo_robust.models import BKBModel, CandidateEnsemble, RobustGP
 from bo_robust.ops import naive_ops
 from bo_robust.utils import linalg
 from bo_robust.utils.covariance import Matern, SquaredExponential
 
 N = 40
-# The only files that may ask: the helper, and the check of the device that a user names.
-ASKS = {"utils/linalg.py", "experiments/build.py", "experiments/loop_botorch.py"}
+CANDIDATES = [{"lengthscale": 0.4, "noise_var": 0.1}]
+# The only files that may ask: the helper, and the loop of BoTorch
+ASKS = {"utils/linalg.py", "experiments/loop_botorch.py"}
 
 
 @pytest.fixture
@@ -142,6 +145,9 @@ def test_float32_needs_full_products_on_cuda(precision, places, monkeypatch):
         with pytest.raises(ValueError, match='set it to "ieee"'):
             arm_states.init(kernel, 0.1)
         arm_states.init(ArmKernel.from_covariance(SquaredExponential(0.4), places), 0.1)
+        for model in (RobustGP, BKBModel, partial(CandidateEnsemble, candidates=CANDIDATES)):
+            with pytest.raises(ValueError, match='set it to "ieee"'):
+                model(places.float(), places[:, :1].float())
     finally:
         torch.set_float32_matmul_precision("highest")
         matmul.fp32_precision = given

@@ -62,7 +62,7 @@ def test_designs_outliers_and_the_design_to_use_now(write, capsys):
 
 def test_it_is_what_suggest_returns(write, capsys):
     table = rows()
-    assert call(write(table), "--seed", "3") == 0
+    assert call(write(table), "--seed", "3", "--device", "cpu") == 0
     (design,) = csv.DictReader(capsys.readouterr().out.splitlines())
     codes = {"DMF": 0.0, "water": 1.0}
     X = [[t, codes[s]] for t, s, _ in table]
@@ -73,6 +73,11 @@ def test_it_is_what_suggest_returns(write, capsys):
     )
     assert float(design["temperature"]) == pytest.approx(float(found.X[0, 0]), rel=1e-5)
     assert codes[design["solvent"]] == float(found.X[0, 1])
+
+
+def test_a_device_that_is_not_there_is_one_sentence(write, capsys):
+    assert call(write(rows()), "--device", "cuda:99") == 2
+    assert capsys.readouterr().err.startswith("bo-robust suggest: device cuda:99 was asked for, but torch ")
 
 
 def test_a_list_of_candidates_with_names_and_an_outlier_that_is_measured_again(write, capsys):

@@ -336,3 +336,8 @@ def test_tables_of_pandas_with_columns_of_several_dtypes(kind):
     assert torch.equal(suggest(frame, y, bounds=[[0, 0], [6, 1]], **SEARCH).X, plain)
     with pytest.raises(ValueError, match="give texts as numbers"):
         suggest(frame.astype(str), y, bounds=[[0, 0], [6, 1]])
+
+
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match=r"device cuda:99 was asked for, but torch .* finds"):
+        suggest([[0.1]], [1.0], bounds=[[0.0], [1.0]], device="cuda:99")

@@ -20,7 +20,7 @@ from bo_robust.confidence import WIDTHS, information_gain
 from bo_robust.confidence.truncation import TRUNCATIONS
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.problems import ARM_PROBLEMS, Problem, problem_kind
-from bo_robust.utils import specs
+from bo_robust.utils.linalg import device_named
 
 if TYPE_CHECKING:
     from bo_robust.experiments.config import Panel, PanelMethod
@@ -69,15 +69,9 @@ def memory_errors(
 def find_device(name: str) -> torch.device:
     """The torch device of a name, or ``RunError`` if it is unknown or this machine lacks it."""
     try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise RunError(f"unknown device {specs.quoted(name)}; use cpu, cuda or cuda:0.") from None
-    if device.type not in ("cpu", "cuda"):
-        raise RunError(f"device {name} is not supported; use cpu or cuda.")
-    count = torch.cuda.device_count()
-    if device.type == "cuda" and (device.index or 0) >= count:
-        raise RunError(f"device {name} was asked for, but torch {torch.__version__} finds {count} CUDA devices.")
-    return device
+        return device_named(name)
+    except ValueError as error:
+        raise RunError(str(error)) from None
 
 
 def build_algorithm(config: PanelMethod, panel: Panel, problem: Problem) -> ArmAlgorithm:

@@ -96,11 +96,17 @@ def _run(job: Job, panel: Panel, setting: Setting) -> tuple[pd.DataFrame, dict[s
     trials = range(job.first, job.stop)
     with memory_errors(panel):
         of = range(1) if panel.runner.by_trial else trials
-        problem = shared_problem(panel, of, setting.data_dir, find_device(setting.device))
+        problem = shared_problem(panel, of, setting.data_dir, _device(job, setting.device))
         frame, metadata = panel.runner.run(panel, job.method, problem, trials)
     frame.insert(0, "method", panel.labels[job.method])
     frame.insert(0, "panel", panel.name)
     return frame, {"notes": problem.notes, **metadata}
+
+
+def _device(job: Job, name: str) -> torch.device:
+    """The device of a name; of "cuda" the GPUs that there are in turn."""
+    device, turn = find_device(name), job.method + job.first // (job.stop - job.first)
+    return torch.device(name, turn % torch.cuda.device_count()) if name == "cuda" else device
 
 
 def about(path: Path) -> dict[str, Any] | None:

@@ -48,7 +48,7 @@ from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.models.reward_units import rescaling_unit
 from bo_robust.models.training_data import recommendable
 from bo_robust.utils.input_checks import check_count
-from bo_robust.utils.linalg import is_among
+from bo_robust.utils.linalg import device_named, is_among
 from bo_robust.utils.upstream import ax_objectives, ax_parts
 
 __all__ = [
@@ -199,6 +199,7 @@ def generation_strategy(
     num_restarts: int = 8,
     raw_samples: int = 128,
     outcome_limits: Mapping[str, Sequence[float | None]] = MappingProxyType({}),
+    device: str = "cpu",
     **settings: Any,
 ) -> GenerationStrategy:
     """Make a strategy for ``Client.set_generation_strategy``: a quasi-random (Sobol) start, then a method.
@@ -214,6 +215,7 @@ def generation_strategy(
         raw_samples: Points from which this search gets its starts, >= ``num_restarts``.
         outcome_limits: Smallest and largest possible value of a metric, by its name, such as ``{"yield": (0, 100)}``;
             either may be None. A value beyond them is flagged, and :func:`recommend` expects none. For "robust" alone.
+        device: "cpu", "cuda" or "cuda:1", of models and searches.
         settings: Settings of the method, plain JSON, with the defaults of ``METHODS[method].settings``; those in the
             units of the rewards have none here. Lengthscales are in the unit box.
 
@@ -256,6 +258,7 @@ def generation_strategy(
             "botorch_acqf_class": chosen.acquisition,
             "botorch_acqf_options": chosen.acquisition_options,
             "transforms": [*MBM_X_trans, Derelativize, *([RescaledY] if any_units else [])],
+            "torch_device": device_named(device),
         },
         generator_gen_kwargs={
             "model_gen_options": {"optimizer_kwargs": {"num_restarts": num_restarts, "raw_samples": raw_samples}}

@@ -28,6 +28,7 @@ from torch import Tensor
 from bo_robust.models.candidate_gps import CandidateGPs, Predictions
 from bo_robust.models.candidate_priors import Candidate, candidate
 from bo_robust.utils.input_checks import check_finite, check_like, check_tensor, quoted
+from bo_robust.utils.linalg import refuse_tf32
 from bo_robust.utils.upstream import check_tensor_args, standardizes_one_output
 
 
@@ -325,6 +326,7 @@ def _check_rows(X: Tensor, Y: Tensor) -> None:
     if X.ndim != 2 or Y.shape != (X.shape[0], 1):
         raise ValueError(f"CandidateEnsemble needs X n x d and Y n x 1, got {tuple(X.shape)} and {tuple(Y.shape)}.")
     check_like("Y", Y, "X", X)
+    refuse_tf32(X)
 
 
 def _check_transforms(input_transform: object, outcome_transform: object) -> None:

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -216,15 +217,16 @@ class CandidateGPs:
         """Raise ``ValueError`` unless candidates fit points of ``d`` columns; warn of candidates that are the same."""
         d = self.points.shape[-1]
         probe = SobolEngine(d, scramble=True, seed=0).draw(4).to(self.points)
-        shown: list[tuple[Tensor, Tensor]] = []
+        shown: list[Tensor] = []
         for v, c in enumerate(self.candidates):
             columns = [m.active_dims for m in c.covar_module.modules() if getattr(m, "active_dims", None) is not None]
             try:
                 if any(int(numbers.max()) >= d for numbers in columns):  # on CUDA an assertion, which ends the process
                     raise IndexError
                 mean = 0.0 * probe[:, 0] if c.mean_module is None else c.mean_module(probe)
-                shown.append((c.covar_module(probe).to_dense(), mean))
-                fits = shown[-1][0].shape == (4, 4) and mean.shape == (4,)
+                k = c.covar_module(probe[:3], probe).to_dense()  # GPyTorch would compare as many points, and so wait
+                shown.append(torch.cat([k.flatten(), mean]))
+                fits = k.shape == (3, 4) and mean.shape == (4,)
             except (RuntimeError, IndexError):
                 fits = False
             if not fits:
@@ -232,14 +234,15 @@ class CandidateGPs:
                     f"candidate {v} ({c.name}) does not fit points of {d} columns: give it lengthscales and columns of "
                     "these, one output and no batch shape."
                 )
-            for u, other in enumerate(self.candidates[:v]):
-                if same(other, c) and all(map(torch.equal, shown[u], shown[v])):
-                    warnings.warn(
-                        f"candidates {u} ({other.name}) and {v} ({c.name}) are the same (kernel, prior mean and noise "
-                        "variance): keep one of them; the other costs time and widens the test.",
-                        UserWarning,
-                        stacklevel=4,  # past the wrapper of no_grad and the model's __init__
-                    )
+        values = torch.stack(shown).tolist()  # read back at once
+        for (u, one), (v, other) in combinations(enumerate(self.candidates), 2):
+            if values[u] == values[v] and same(one, other):
+                warnings.warn(
+                    f"candidates {u} ({one.name}) and {v} ({other.name}) are the same (kernel, prior mean and noise "
+                    "variance): keep one of them; the other costs time and widens the test.",
+                    UserWarning,
+                    stacklevel=4,  # past the wrapper of no_grad and the model's __init__
+                )
 
 
 def _squared_distances(X1: Tensor, X2: Tensor) -> Tensor:

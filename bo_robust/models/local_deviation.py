@@ -29,7 +29,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import blas, lapack
 
 from bo_robust.models.conditioned_gp import ConditionedGP, Rows
 from bo_robust.models.marginal_likelihood import LOG_2PI, Array, Indices
@@ -82,8 +81,8 @@ class LocalDeviations:
         for each in self.about(row, without, odds, given.inliers):
             yield each._replace(log_odds=each.log_odds + gain, contradicting=tuple(inliers.tolist()))
 
-    def about(self, row: int, given: ConditionedGP, odds: Array, never: Rows | None = None) -> Iterator[LocalDeviation]:
-        """Deviations of all radii around an outlier; ``odds`` has o by the number of outliers elsewhere.
+    def about(self, row: int, given: ConditionedGP, odds: Array, never: Rows | None = None) -> list[LocalDeviation]:
+        """Deviations around an outlier, the widest first; ``odds`` has o by the number of outliers elsewhere.
 
         They explain no row of ``never``.
         """
@@ -95,35 +94,29 @@ class LocalDeviations:
             likewise &= ~never
         size = residual * given.units.scale
         log_size = float(self._log_p0[row]) + math.log(max(abs(size), LEAST_SIZE)) + 0.5 * (LOG_2PI + 1.0)
-        explained: dict[bytes, tuple[ConditionedGP, float]] = {}
-        for radius in self._prior.deviation_radii:
+        together, gain, found = given, 0.0, []
+        for radius in sorted(self._prior.deviation_radii):  # a wider deviation explains all rows of a narrower one
             back = likewise & (self.nearness(row, radius) > self._prior.deviation_extent)
-            key = back.tobytes()
+            rows = np.flatnonzero(back)
             with np.errstate(all="ignore"):  # a singular matrix says nothing about a deviation
-                if key not in explained:
-                    together, gain = given.with_rows(np.flatnonzero(back))
-                    rows = int(back.sum())
-                    explained[key] = together, gain - rows * float(odds[outliers - rows]) - self._log_p0[back].sum()
-                together, gain = explained[key]
-                log_odds = gain + self._gain(row, radius, residual, together) + self._log_prior(radius) + log_size
+                if not together.inliers[rows].all():
+                    together, more = together.with_rows(rows[~together.inliers[rows]])
+                    gain += more
+                as_outliers = len(rows) * float(odds[outliers - len(rows)]) + self._log_p0[rows].sum()
+                log_odds = gain - as_outliers + self._gain(row, radius, residual, together)
+                log_odds += self._log_prior(radius) + log_size
             log_odds = log_odds if math.isfinite(log_odds) else -math.inf
-            yield LocalDeviation(row, tuple(np.flatnonzero(back).tolist()), radius, size, log_odds)
+            found.append(LocalDeviation(row, tuple(rows.tolist()), radius, size, log_odds))
+        return found[::-1]
 
     def covariance(self, deviation: LocalDeviation, scale: float = 1.0) -> Array:
         """B at all points, ``n x n``, for observations that are divided by ``scale``."""
         return self._covariance(deviation.row, deviation.radius, deviation.size / scale, np.arange(len(self._places)))
 
     def _gain(self, row: int, radius: float, size: float, given: ConditionedGP) -> float:
-        """log p(y_S | K + B) - log p(y_S | K) = 1/2 w' B (I + G B)^-1 w - 1/2 log|I + G B|, with G = A_SS^-1, w = G r.
-
-        Only rows near the centre count, because B is zero elsewhere.
-        """
+        """log p(y_S | K + B) - log p(y_S | K); only rows near the centre count, because B is zero elsewhere."""
         rows = np.flatnonzero(given.inliers & (self.nearness(row, radius) > NEGLIGIBLE))
-        covariance, weights = self._covariance(row, radius, size, rows), given.weights[rows]
-        widened = np.eye(len(rows)) + blas.dsymm(1.0, given.precision(rows), covariance, lower=True)
-        factors, _, solved, _ = lapack.dgesv(widened, weights)
-        log_det = float(np.log(np.abs(factors.diagonal())).sum())
-        return 0.5 * float(weights @ covariance @ solved) - 0.5 * log_det
+        return given.gain(rows, self._covariance(row, radius, size, rows))
 
     def _log_prior(self, radius: float) -> float:
         d = self._places.shape[1]

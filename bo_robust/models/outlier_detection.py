@@ -81,7 +81,7 @@ class OutlierDetection(NamedTuple):
 
     Attributes:
         explained: Share of the variance of the inliers that the other inliers predict; NaN without a GP.
-        deviations: The likeliest local deviations around outliers beyond all inliers, with sizes in units of the
+        deviations: The likeliest local deviations around outliers better than all inliers, with sizes in units of the
             observations. A fit finds none, because its hyperparameters are not the final ones.
         log_evidence: J of the inliers, as a density of the observations in the units given.
     """
@@ -232,10 +232,11 @@ class OutlierSearch:
         return self._result(theta, inliers, deviations)
 
     @one_thread
-    def detect(self, known_inliers: Rows | None = None, look_for_deviations: bool = True) -> OutlierDetection:
-        """Choose inliers at the hyperparameters of the model.
+    def detect(self, known_inliers: Rows | None = None, maximize: bool | None = True) -> OutlierDetection:
+        """Choose inliers at the hyperparameters of the model, and look for deviations on the good side.
 
         ``known_inliers`` is the choice of :meth:`fit` among the first ``m <= n`` rows. It stands if these are all.
+        ``maximize`` says which side is good, None that none is.
         """
         if self._possible.sum() < self.prior.min_observations:
             return OutlierDetection.without_search(self._possible)
@@ -244,10 +245,10 @@ class OutlierSearch:
         if known_inliers is not None:
             first[: len(known_inliers)] &= known_inliers
             if len(known_inliers) == len(first):
-                return self._result(theta, first, look_for_deviations=look_for_deviations)
+                return self._result(theta, first, maximize=maximize)
         sets = [every, first, *(self._climb(self._given(theta, start)) for start in (first, *self._initial_sets()))]
         best = max(sets, key=lambda rows: self._objective(self._given(theta, rows)))
-        return self._result(theta, *self._with_deviations(theta, best), look_for_deviations)
+        return self._result(theta, *self._with_deviations(theta, best), maximize)
 
     def _with_deviations(self, theta: Array, inliers: Rows) -> tuple[Rows, list[LocalDeviation]]:
         """The inliers, and the local deviations that at least two former outliers share, the likeliest first."""
@@ -354,7 +355,7 @@ class OutlierSearch:
         return given.inliers
 
     def _result(
-        self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = (), look_for_deviations: bool = False
+        self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = (), maximize: bool | None = None
     ) -> OutlierDetection:
         given = self._given(theta, inliers, deviations)
         residual, variance = given.loo_residuals()
@@ -364,16 +365,17 @@ class OutlierSearch:
         probability, limit = 1.0 / (1.0 + np.exp(-excess)), np.sqrt(2.0 * np.maximum(margin, 0.0))
         spread = float(np.var((self._y / given.units.scale)[inliers]))
         explained = 1.0 - float(np.mean(residual[inliers] ** 2)) / spread if spread > 0.0 else math.nan
-        confirmed, likeliest = self._by_replicate_only(inliers), self._likeliest(given) if look_for_deviations else ()
+        likeliest = () if maximize is None else self._likeliest(given, maximize)
+        confirmed = self._by_replicate_only(inliers)
         objective, none = self._objective(given) + self._log_slope, np.zeros_like(inliers)
         return OutlierDetection(inliers, probability, zscore, limit, confirmed, none, explained, likeliest, objective)
 
-    def _likeliest(self, given: ConditionedGP) -> tuple[LocalDeviation, ...]:
-        """The likeliest local deviations around outliers beyond inliers and prediction, none within a likelier one."""
-        inside = self._y[given.inliers]
-        above = (self._y > inside.max()) & (given.weights > 0.0) & self._possible
-        below = (self._y < inside.min()) & (given.weights < 0.0) & self._possible
-        about = (self._deviations.about(int(row), given, self._odds) for row in np.flatnonzero(above | below))
+    def _likeliest(self, given: ConditionedGP, maximize: bool) -> tuple[LocalDeviation, ...]:
+        """The likeliest local deviations around outliers better than inliers and prediction, none within a likelier."""
+        sense = 1.0 if maximize else -1.0
+        better = sense * self._y > (sense * self._y[given.inliers]).max()
+        rows = np.flatnonzero(better & (sense * given.weights > 0.0) & self._possible)
+        about = (self._deviations.about(int(row), given, self._odds) for row in rows)
         likeliest = [max(of_row, key=lambda each: each.log_odds) for of_row in about]
         kept: list[LocalDeviation] = []
         for each in sorted(likeliest, key=lambda each: -each.log_odds):

@@ -47,11 +47,13 @@ from bo_robust.models.training_data import (
 )
 from bo_robust.models.variance_inflation import InflatedKernel, VarianceInflation
 from bo_robust.utils.input_checks import quoted
+from bo_robust.utils.linalg import on_cuda
 from bo_robust.utils.upstream import DefaultType, second_prediction_strategy
 
 MANY = 0.25  # share of outliers above which the model warns
 UNEXPLAINED = 0.2  # share of an observation's variance that the others predict, below which the model warns
 ENOUGH = 40  # number of observations from which on it warns of unexplained variance
+FEW = 300  # rows below which a fit takes less time on a CPU than its launches on a GPU
 
 
 DATA = ("train_X_all", "train_Y_all")
@@ -225,7 +227,13 @@ class RobustGP(RecommendingGP):
         self._set_scale(scale)
         self._adopt(detection, restandardise=True)
         self._warn(detection.explained)
-        fit_gpytorch_mll(type(mll)(self.likelihood, self.to_standard_model()), **options)
+        standard = fitted = self.to_standard_model()
+        if on_cuda(Y) and len(standard.train_targets) < FEW:
+            fitted = copy.deepcopy(standard).cpu()
+        fit_gpytorch_mll(type(mll)(fitted.likelihood, fitted), **options)
+        with torch.no_grad():
+            for own, value in zip(standard.parameters(), fitted.parameters(), strict=True):
+                own.copy_(value)
         if self.num_outliers:  # at the hyperparameters now fitted
             self.detect_outliers(restandardise=False, known_inliers=self.inlier_mask)
             if len(scales) > 1:
@@ -317,7 +325,7 @@ class RobustGP(RecommendingGP):
         """
         known = None if known_inliers is None else known_inliers.cpu().numpy()
         data = self._search_data()
-        detection = OutlierSearch(data, self.outcome_scale).detect(known, look_for_deviations=self.maximize is not None)
+        detection = OutlierSearch(data, self.outcome_scale).detect(known, self.maximize)
         if known is not None and len(known) == len(self.held_mask):
             held = self.held_mask.cpu().numpy()
         else:

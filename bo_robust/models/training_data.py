@@ -20,7 +20,7 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from bo_robust.utils.input_checks import check_finite, check_like, check_positive, check_tensor, quoted
-from bo_robust.utils.linalg import is_among
+from bo_robust.utils.linalg import is_among, refuse_tf32
 from bo_robust.utils.specs import build
 from bo_robust.utils.upstream import drop_prediction_strategy, move_original_inputs
 
@@ -83,6 +83,7 @@ def check_data(model: str, X: Tensor, Y: Tensor, batched: bool, Yvar: Tensor | N
         check_tensor(name, x)
         check_finite(name, x)
     check_like("train_Y", Y, "train_X", X)
+    refuse_tf32(X)
     if Yvar is not None:
         check_like("train_Yvar", Yvar, "train_Y", Y)
         if Yvar.shape != Y.shape:

@@ -7,12 +7,39 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bo_robust.utils.input_checks import quoted
+
 simulated = False  # Whether tensors of a CPU take the paths of CUDA: only tests say so, `pytest --device simulated`
 
 
 def on_cuda(x: Tensor) -> bool:
     """Whether ``x`` takes the paths of CUDA, where reading a number back waits for the device."""
     return x.is_cuda or simulated
+
+
+def device_named(name: str) -> torch.device:
+    """The torch device of a name; ``ValueError`` if it is unknown or this machine lacks it."""
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        raise ValueError(f"unknown device {quoted(name)}; use cpu, cuda or cuda:0.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device {name} is not supported; use cpu or cuda.")
+    count = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise ValueError(f"device {name} was asked for, but torch {torch.__version__} finds {count} CUDA devices.")
+    return device
+
+
+def refuse_tf32(x: Tensor) -> None:
+    """Raise ``ValueError`` where CUDA multiplies float32 like ``x`` with three digits: too few for a variance."""
+    # Unlike torch.get_float32_matmul_precision, this can be read whichever of torch's settings the user chose.
+    precision = torch.backends.cuda.matmul.fp32_precision
+    if x.dtype == torch.float32 and on_cuda(x) and precision not in ("none", "ieee"):
+        raise ValueError(
+            f"matrix products in {precision} (torch.backends.cuda.matmul.fp32_precision) leave three digits to a "
+            'posterior in float32 on CUDA; set it to "ieee", or use float64.'
+        )
 
 
 def entries_at_once(x: Tensor, on_cpu: int, on_gpu: int) -> int:

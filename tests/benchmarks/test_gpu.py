@@ -29,10 +29,11 @@ def substitute(monkeypatch):
         return 1.0
 
     monkeypatch.setattr(Bench, "milliseconds", milliseconds)
-    monkeypatch.setattr(Bench, "full", lambda self, rounds: min(rounds, 40))
+    monkeypatch.setattr(Bench, "full", lambda self, rounds: min(rounds, 15))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     sizes = {"MANY_ARMS": 5000, "ARMS": 40, "TGP_TRIALS": (2, 3), "ATA_TRIALS": 3, "HE_TRIALS": 2, "STARTS": 24}
-    for name, value in (sizes | {"SINGLE_ARMS": (50, 60), "ROBUST_READINGS": (20,), "CONDITIONS": 8}).items():
+    sizes |= {"SINGLE_ARMS": (50, 60), "ROBUST_READINGS": (20,), "CONDITIONS": 8, "MODEL_READINGS": 6}
+    for name, value in sizes.items():
         monkeypatch.setattr(gpu_algorithms, name, value)
     return Bench(CPU, quick=False)
 

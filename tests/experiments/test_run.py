@@ -12,6 +12,7 @@ import pytest
 import torch
 import yaml
 
+from bo_robust.experiments import jobs
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import fastest_device
 from bo_robust.experiments.cli import main
@@ -126,6 +127,13 @@ def test_jobs_cover_the_trials():
 
 
 @pytest.mark.slow
+def test_jobs_take_the_gpus_in_turn(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    took = [str(jobs._device(Job(0, method, first, first + 20), "cuda")) for first in (0, 20) for method in (0, 1)]
+    assert took == ["cuda:0", "cuda:1", "cuda:1", "cuda:2"]
+    assert str(jobs._device(Job(0, 1, 20, 40), "cuda:1")) == "cuda:1"
+
+
 def test_workers_leave_the_traces_of_one_process(whole, tmp_path):
     summary = runs.start(parse(plain()), tmp_path / "out", workers=2)
     same(whole, tmp_path / "out")

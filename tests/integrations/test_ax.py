@@ -558,6 +558,7 @@ def test_bad_settings_are_refused():
         ("ei", {}, r"unknown method 'ei'; .*one of: ata-gp-ucb, bkb, gp-ucb"),
         ("tgp-ucb", {}, "tgp-ucb needs alpha, moment_bound"),
         ("gp-ucb", {"initial": 0}, "initial"),
+        ("robust", {"device": "cuda:99"}, "device cuda:99 was asked for, but torch"),
         ("robust", {"seed": "a"}, "seed must be a whole number >= 0, got 'a'"),
         ("robust", {"num_restarts": 2.5}, "num_restarts must be a whole number >= 1, got 2.5"),
         ("robust", {"num_restarts": 8, "raw_samples": 4}, "raw_samples must be a whole number >= 8, got 4"),

@@ -219,7 +219,7 @@ class TestVarianceInflation:
         X = torch.tensor([*torch.linspace(0.0, 0.3, 6).tolist(), 1.0 - apart, 1.0]).double().unsqueeze(-1)
         prior = Prior(np.array([0.0] * 6 + [predicted, 0.0]), np.eye(8), np.full(8, 0.1))
         search = OutlierSearch(RobustGP(X, torch.tensor(y).double().unsqueeze(-1))._search_data())
-        likeliest = search._likeliest(ConditionedGP(prior, np.array(y), np.arange(8) < 6, Units(0.0, 1.0)))
+        likeliest = search._likeliest(ConditionedGP(prior, np.array(y), np.arange(8) < 6, Units(0.0, 1.0)), True)
         assert {each.row: each.size for each in likeliest} == {row: pytest.approx(size) for row, size in found.items()}
 
     @pytest.mark.parametrize("variance", [None, 1e-4])

@@ -214,6 +214,12 @@ def test_moves_are_refits():
             total = prior.covariance + np.diag(prior.noise)
             density = stats.multivariate_normal(prior.mean[rows], total[np.ix_(rows, rows)])
             assert of.log_evidence == pytest.approx(density.logpdf(y[rows]) + prior.log_density)
+            for few in (rows[1:2], rows[1:]):  # both ways
+                extra = total[np.ix_(few, few)]
+                wider = prior.covariance + np.diag(prior.noise)
+                wider[np.ix_(few, few)] += extra
+                wider = stats.multivariate_normal(prior.mean[rows], wider[np.ix_(rows, rows)]).logpdf(y[rows])
+                assert of.gain(few, extra) == pytest.approx(wider - density.logpdf(y[rows]))
 
 
 def test_robust_units_by_hand():

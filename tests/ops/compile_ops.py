@@ -51,7 +51,8 @@ def compile_launch(function, *args, grid, warmup, **kwargs):
             continue
         plain = "fp32" if isinstance(value, float) else "i32"
         signature[parameter.name] = TYPES[value.dtype] if isinstance(value, torch.Tensor) else plain
-        if isinstance(value, torch.Tensor) or (free and not isinstance(value, float) and value % 16 == 0):
+        whole = free and not isinstance(value, (float, torch.Tensor)) and value % 16 == 0
+        if whole or (isinstance(value, torch.Tensor) and not parameter.do_not_specialize_on_alignment):
             attributes[(i,)] = [["tt.divisibility", 16]]
     key = (function.__name__, *signature.values(), *constants.values(), *attributes)
     if key in done:

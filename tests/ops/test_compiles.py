@@ -37,11 +37,13 @@ def test_every_op_compiles_and_stays_in_registers():
 
 @pytest.mark.slow
 def test_no_kernel_is_compiled_anew_for_sizes_that_grow():
-    """Rows, pending rows and the room for both differ from round to round, and after 160 rounds the last one too."""
+    """Rows, pending rows and the room for both differ from round to round, and so do a dictionary and its chunks."""
     pytest.importorskip("triton", reason="triton is not installed")
     code = (
-        "from bo_robust.ops.arm_update import fused\n"
-        "for kernel in (fused._take_slots, fused._scalars, fused._stream):\n"
+        "from bo_robust.ops.arm_update import fused as arms\n"
+        "from bo_robust.ops.dtc_scores import fused as dtc\n"
+        "kernels = [(arms, arms._take_slots), (arms, arms._scalars), (arms, arms._stream)]\n"
+        "for fused, kernel in [*kernels, (dtc, dtc._columns), (dtc, dtc._squares)]:\n"
         "    print(*(p.name for p in kernel.params if not p.do_not_specialize and p.name in fused.GROWING))"
     )
     environment = {name: x for name, x in os.environ.items() if name != "TRITON_INTERPRET"}

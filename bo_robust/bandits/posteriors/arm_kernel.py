@@ -21,7 +21,7 @@ from bo_robust.utils.input_checks import (
     check_tensor,
     quoted,
 )
-from bo_robust.utils.linalg import on_cuda
+from bo_robust.utils.linalg import on_cuda, refuse_tf32
 
 # Up to this many arms a covariance function is tabulated once as an n x n matrix.
 MATRIX_MAX_ARMS = 4096
@@ -215,13 +215,7 @@ def noise_of_trials(kernel: ArmKernel, noise_var: float | Tensor, trials: int) -
         raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
     check_positive(noise_var=float(noise.min()))
     check_finite("noise_var", noise)
-    # Unlike torch.get_float32_matmul_precision, this can be read whichever of torch's settings the user chose.
-    precision = torch.backends.cuda.matmul.fp32_precision
-    if like.dtype == torch.float32 and on_cuda(like) and precision not in ("none", "ieee"):
-        raise ValueError(
-            f"matrix products in {precision} (torch.backends.cuda.matmul.fp32_precision) leave three digits to a "
-            'posterior in float32 on CUDA; set it to "ieee", or use float64.'
-        )
+    refuse_tf32(like)
     noise, floor = noise.expand(trials), LEAST_NOISE * torch.finfo(like.dtype).eps * like.amax(-1)
     if bool((noise < floor).any()):
         raise ValueError(

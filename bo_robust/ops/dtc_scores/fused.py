@@ -24,6 +24,10 @@ from bo_robust.ops.dtc_scores.naive import Dictionary, Form, Scores, chunk_shape
 BLOCK, ALIGNMENT = 128, 16
 # Arms and points of a tile of ``_columns``, arms of a tile of ``_squares``. Every row is 1 KiB of consecutive float64.
 COLUMNS_ARMS, COLUMNS_POINTS, SQUARES_ARMS, NUM_WARPS = 16, 128, 16, 4
+# Sizes that differ between dictionaries and chunks, and what starts inside a tensor: a kernel specialised to them would
+# be compiled again and again.
+GROWING = ["B", "r", "mean_trial", "variance_trial"]
+INSIDE = ["arms", "points", "weights", "mean", "noise_var", "variance"]
 
 
 @torch.no_grad()
@@ -68,7 +72,7 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, form: Form, noise_var: Tens
     return Scores(mean, variance)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=GROWING, do_not_specialize_on_alignment=INSIDE)
 def _columns(  # type: ignore[no-untyped-def]
     arms, points, weights, parameters, k, mean,
     B, r, d, width, arms_row, arms_column, k_trial, mean_trial,
@@ -105,7 +109,7 @@ def _columns(  # type: ignore[no-untyped-def]
     tl.store(mean + trial * mean_trial + b, total, mask=is_arm)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=GROWING, do_not_specialize_on_alignment=INSIDE)
 def _squares(  # type: ignore[no-untyped-def]
     z, parameters, noise_var, variance, B, width, z_trial, variance_trial, BLOCK: tl.constexpr, BB: tl.constexpr
 ):
