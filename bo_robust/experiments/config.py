@@ -1,7 +1,7 @@
 """Configuration of a run: frozen models checked by pydantic; :func:`parse` says every mistake in one sentence.
 
 A file (:mod:`bo_robust.experiments.files`) describes panels. A panel is one problem and the methods that are compared
-on it: over arms, with ``loop: environment`` over pairs (x, z), or with ``loop: botorch`` over designs. Keys at the top
+on it: over arms, with ``loop: conditions`` over pairs (x, z), or with ``loop: botorch`` over designs. Keys at the top
 level are defaults of the panels.
 """
 

@@ -39,7 +39,7 @@ def test_intervals_of_log_regret():
 
 def test_mean_log_regret_of_value_at_risk_by_hand(capsys):
     panel = {"name": "p", "problem": {"kind": "branin"}, "methods": ["random"]}
-    config = parse({"loop": "environment", "trials": 2, "horizon": 1, "panels": [panel]})
+    config = parse({"loop": "conditions", "trials": 2, "horizon": 1, "panels": [panel]})
     nothing = {"regret_bound": math.nan, "seconds": 0.1}
     regrets = [(0, 7.0), (0, 10**-3.2), (1, 5.0), (1, 0.01)]  # the last of each trial counts: -3.2 and -2
     rows = [{"panel": "p", "method": "RANDOM", "trial": i, "regret": r, "fit_ok": True, **nothing} for i, r in regrets]

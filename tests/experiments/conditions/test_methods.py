@@ -10,7 +10,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, PAPER_WIDTH, VUCB, RhoKG, Round, resample
 from bo_robust.experiments.conditions.shared_gp import DefaultGP, SharedGP
-from bo_robust.experiments.loop_environment import initial_pairs
+from bo_robust.experiments.loop_conditions import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.utils.random import stream
 

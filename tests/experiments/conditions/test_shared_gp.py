@@ -5,7 +5,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.experiments.conditions import shared_gp as module
 from bo_robust.experiments.conditions.shared_gp import MIN_NOISE_VAR, DefaultGP, SharedGP
-from bo_robust.experiments.loop_environment import initial_pairs
+from bo_robust.experiments.loop_conditions import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
 
 
