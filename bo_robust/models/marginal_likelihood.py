@@ -133,13 +133,40 @@ class StationaryEvidence(Evidence):
         self._terms = np.repeat(terms, sizes, axis=0)[self._learned].T
         self.start = self._values[self._learned]
 
+    @classmethod
+    def fits(cls, model: SingleTaskGP) -> bool:
+        """Whether the model has BoTorch's default modules, without a batch; modules derived from them do not count."""
+        modules: Any = model.eval()
+        kernel, base = modules.covar_module, _base(modules.covar_module)
+        default = (
+            (type(base) is RBFKernel or (type(base) is MaternKernel and base.nu == 2.5))
+            and base.active_dims is None
+            and kernel.active_dims is None
+            and kernel.batch_shape.numel() == 1
+            and type(modules.mean_module) in (ConstantMean, ZeroMean)
+            and type(model.likelihood) in (GaussianLikelihood, FixedNoiseGaussianLikelihood)
+        )
+        if not default:
+            return False
+        positive = _positive(modules)
+        lengthscale, priors = positive[0].parameter, [one.prior for one in positive if one.prior is not None]
+        return (
+            (lengthscale.numel() == positive[0].size or not lengthscale.requires_grad)
+            and len(list(model.parameters())) == len(positive) + (type(modules.mean_module) is ConstantMean)
+            and len(list(modules.named_priors())) == len(priors)
+            and len(list(modules.named_constraints())) == len(positive)
+            and all(type(prior) in (LogNormalPrior, GammaPrior) and prior.batch_shape.numel() == 1 for prior in priors)
+            and all(one.constraint.lower_bound.numel() == 1 for one in positive)
+            and all(math.isinf(float(one.constraint.upper_bound)) for one in positive)
+        )
+
     def assign(self, theta: Array) -> None:
-        values, ends = self._all(theta), np.cumsum([one.size for one in self._positive])
+        values, ends = self._all(theta), np.cumsum([entry.size for entry in self._positive])
         with torch.no_grad():
-            for one, logarithms in zip(self._positive, np.split(values[:-1], ends[:-1]), strict=True):
-                if one.parameter.requires_grad:
-                    value = torch.as_tensor(np.maximum(np.exp(logarithms), one.lowest))
-                    setattr(one.owner, one.name, value.to(one.parameter).view_as(one.parameter))
+            for entry, logarithms in zip(self._positive, np.split(values[:-1], ends[:-1]), strict=True):
+                if entry.parameter.requires_grad:
+                    value = torch.as_tensor(np.maximum(np.exp(logarithms), entry.lowest))
+                    setattr(entry.owner, entry.name, value.to(entry.parameter).view_as(entry.parameter))
             if self._learned[-1]:
                 self._mean.constant = torch.as_tensor(values[-1]).to(self._mean.constant)
 
@@ -175,15 +202,15 @@ class StationaryEvidence(Evidence):
         evidence = 0.5 * (quadratic + log_det + n * LOG_2PI)
         inverse, _ = lapack.dpftri(n, root, overwrite_a=True)
         W = lapack.dsfrk(n, 1, -1.0, weights, 1.0, inverse, overwrite_c=True)
-        own = W[diagonal]
+        diagonal_W = W[diagonal]
         V, _ = lapack.dtfttr(n, np.multiply(W, slope, out=W))
         scaled, V_points = points[:, :d], blas.dsymm(1.0, V, points)
         gradient = np.zeros_like(values)
         gradient[:d] = V_points[:, -1] @ scaled**2 - (scaled * V_points[:, :d]).sum(0)
         if self._scaled:  # dA is the covariance of f itself, A less the noise, and tr(W A) is n - r' w
-            gradient[d] = 0.5 * (n - quadratic - float(own @ noise))
+            gradient[d] = 0.5 * (n - quadratic - float(diagonal_W @ noise))
         if self._fixed is None:
-            gradient[-2] = 0.5 * float(own.sum()) * math.exp(values[-2])
+            gradient[-2] = 0.5 * float(diagonal_W.sum()) * math.exp(values[-2])
         gradient[-1] = -float(weights.sum())
         penalty, slopes = self._penalty(theta)
         return evidence + penalty, gradient[self._learned] + slopes
@@ -289,31 +316,8 @@ def _diagonal(n: int) -> Indices:
 
 
 def evidence_of(model: SingleTaskGP) -> Evidence:
-    """The evidence of a model without batch in its present units: written out for BoTorch's default modules."""
-    modules: Any = model.eval()
-    kernel, base = modules.covar_module, _base(modules.covar_module)
-    default = (
-        (type(base) is RBFKernel or (type(base) is MaternKernel and base.nu == 2.5))
-        and base.active_dims is None
-        and kernel.active_dims is None
-        and kernel.batch_shape.numel() == 1
-        and type(modules.mean_module) in (ConstantMean, ZeroMean)
-        and type(model.likelihood) in (GaussianLikelihood, FixedNoiseGaussianLikelihood)
-    )
-    if not default:
-        return ModuleEvidence(model)
-    positive = _positive(modules)
-    lengthscale, priors = positive[0].parameter, [one.prior for one in positive if one.prior is not None]
-    default = (
-        (lengthscale.numel() == positive[0].size or not lengthscale.requires_grad)
-        and len(list(model.parameters())) == len(positive) + (type(modules.mean_module) is ConstantMean)
-        and len(list(modules.named_priors())) == len(priors)
-        and len(list(modules.named_constraints())) == len(positive)
-        and all(type(prior) in (LogNormalPrior, GammaPrior) and prior.batch_shape.numel() == 1 for prior in priors)
-        and all(one.constraint.lower_bound.numel() == 1 for one in positive)
-        and all(math.isinf(float(one.constraint.upper_bound)) for one in positive)
-    )
-    return StationaryEvidence(model) if default else ModuleEvidence(model)
+    """The evidence of a model without batch in its present units, written out where that is possible."""
+    return StationaryEvidence(model) if StationaryEvidence.fits(model) else ModuleEvidence(model)
 
 
 def _base(kernel: Any) -> Any:
@@ -367,9 +371,10 @@ def fit_evidence(
     model: Any = mll.model
     exact = type(mll) is ExactMarginalLogLikelihood and isinstance(model, SingleTaskGP)
     single = exact and model.train_targets.ndim == 1
-    evidence = evidence_of(model) if single and closure is None and not options else None
+    written_out = single and closure is None and not options and StationaryEvidence.fits(model)
+    evidence = StationaryEvidence(model) if written_out else None
     mll.train()
-    if not isinstance(evidence, StationaryEvidence) or not len(evidence.start):
+    if evidence is None or not len(evidence.start):
         return fit_gpytorch_mll_scipy(mll, closure=closure, **options)
     targets: Tensor = model.train_targets
     y, rows = targets.detach().cpu().double().numpy(), fit_rows(len(targets))

@@ -195,8 +195,8 @@ class RobustGP(RecommendingGP):
         if noise_var is not None:
             inputs["train_Yvar"] = torch.full_like(inputs["train_Y"], noise_var)
         # Others are Ax', of a search space.
-        own = ("outlier_share", "outlier_density", "maximize", "outcome_scale", "outcome_limits")
-        return inputs | {name: options[name] for name in own if name in options}
+        ours = ("outlier_share", "outlier_density", "maximize", "outcome_scale", "outcome_limits")
+        return inputs | {name: options[name] for name in ours if name in options}
 
     @property
     def kernel_of_f(self) -> Kernel:
@@ -239,6 +239,11 @@ class RobustGP(RecommendingGP):
             if len(scales) > 1:
                 self.inlier_probability.copy_(torch.as_tensor(detection.inlier_probability))
         return mll.eval()
+
+    @property
+    def has_exact_moments(self) -> bool:
+        """Whether mean and variance are those of one kernel, as :mod:`bo_robust.models.exact_moments` needs."""
+        return not self._variance_inflation
 
     def posterior(  # type: ignore[override]
         self,
@@ -305,8 +310,8 @@ class RobustGP(RecommendingGP):
         self._loaded = {name: state_dict.get(prefix + name) for name in STATE}
         scale = self._loaded["_scale"]
         self._set_scale(OutcomeScale(*([] if scale is None else scale.tolist())))
-        own = {prefix + name: getattr(self, name) for name in STATE}
-        super()._load_from_state_dict({**state_dict, **own}, prefix, local_metadata, strict, *lists)
+        ours = {prefix + name: getattr(self, name) for name in STATE}
+        super()._load_from_state_dict({**state_dict, **ours}, prefix, local_metadata, strict, *lists)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> "RobustGP":
         """Return a model that has these observations as inliers too; raise ``ValueError`` unless they are finite."""
@@ -323,10 +328,10 @@ class RobustGP(RecommendingGP):
 
         ``known_inliers``, ``m`` bool, is the choice of a fit among the first m rows; it stands if these are all.
         """
-        known = None if known_inliers is None else known_inliers.cpu().numpy()
+        first_inliers = None if known_inliers is None else known_inliers.cpu().numpy()
         data = self._search_data()
-        detection = OutlierSearch(data, self.outcome_scale).detect(known, self.maximize)
-        if known is not None and len(known) == len(self.held_mask):
+        detection = OutlierSearch(data, self.outcome_scale).detect(first_inliers, self.maximize)
+        if first_inliers is not None and len(first_inliers) == len(self.held_mask):
             held = self.held_mask.cpu().numpy()
         else:
             held = held_rows(data, detection.inlier_mask, self.outcome_scale)
@@ -353,12 +358,12 @@ class RobustGP(RecommendingGP):
     def replicate_mask(self) -> Tensor:
         """Which other rows are of the same point, ``n x n`` bool, as given or as the kernel sees it, up to rounding."""
         X, seen = self.train_X_all, self._points_seen()
-        given = (nearly_equal(x.unsqueeze(1), x) for x in X.unbind(-1))
+        columns = (nearly_equal(x.unsqueeze(1), x) for x in X.unbind(-1))
         kernel = (nearly_equal(z.unsqueeze(1), z, z.abs().amax()) for z in seen.unbind(-1))
         if X.shape == seen.shape:
-            same = reduce(torch.logical_and, map(torch.logical_or, given, kernel))
+            same = reduce(torch.logical_and, map(torch.logical_or, columns, kernel))
         else:  # an input transform drops or adds columns, so that they do not correspond
-            same = reduce(torch.logical_and, given) | reduce(torch.logical_and, kernel)
+            same = reduce(torch.logical_and, columns) | reduce(torch.logical_and, kernel)
         return same & ~torch.eye(len(X), dtype=torch.bool, device=X.device)
 
     def _points_seen(self) -> Tensor:
@@ -398,14 +403,14 @@ class RobustGP(RecommendingGP):
 
     def _set_detection(self, detection: OutlierDetection, detected: bool = True) -> None:
         """Keep the outlier statistics, and inflate the variance around good outliers that may be no errors."""
-        like = self.train_Y_all
-        deviations = like.new_zeros(len(DEVIATIONS), len(like))
+        template = self.train_Y_all
+        deviations = template.new_zeros(len(DEVIATIONS), len(template))
         for each in detection.deviations:
-            deviations[:, each.row] = like.new_tensor([each.radius, each.size, each.log_odds])
+            deviations[:, each.row] = template.new_tensor([each.radius, each.size, each.log_odds])
         values = {name: torch.as_tensor(getattr(detection, name)) for name in STATISTICS}
         values |= {name: row.clone() for name, row in zip(DEVIATIONS, deviations, strict=True)}
         for name, value in {**values, "outliers_detected": torch.tensor(detected)}.items():
-            self.register_buffer(name, value.to(like.device) if value.dtype == torch.bool else value.to(like))
+            self.register_buffer(name, value.to(template.device) if value.dtype == torch.bool else value.to(template))
         # `maximize=None` is equal to neither side.
         good = [each for each in detection.deviations if (each.size > 0.0) == self.maximize]
         self._variance_inflation.set(self._points_seen(), good, self._unit() or 1.0)

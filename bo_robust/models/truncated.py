@@ -8,7 +8,7 @@ observation, and would truncate fantasies too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from botorch.models.transforms.input import InputTransform
@@ -84,6 +84,8 @@ class TruncatedGP(MovableGP):
     levels: Tensor
     rule: str
     truncation: Truncation | None
+
+    has_exact_moments: ClassVar[bool] = True  # (:mod:`bo_robust.models.exact_moments`)
 
     def __init__(
         self,

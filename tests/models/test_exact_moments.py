@@ -9,7 +9,7 @@ from gpytorch.kernels import AdditiveKernel, LinearKernel, MaternKernel, Periodi
 from gpytorch.priors import LogNormalPrior
 
 from bo_robust.confidence.truncation import NoTruncation
-from bo_robust.models import TruncatedGP
+from bo_robust.models import RobustGP, TruncatedGP
 from bo_robust.models.exact_moments import exact_moments
 from tests.problems import rand
 
@@ -78,6 +78,9 @@ def test_never_stale(data):
 def test_other_models_are_left_to_themselves(data):
     X, Y, points = data
 
+    class Inherited(RobustGP):
+        """It need not have the posterior of its parent."""
+
     class Own(SingleTaskGP):
         def posterior(self, X, *args, **kwargs):
             return super().posterior(X.clamp(0.2, 0.8), *args, **kwargs)
@@ -87,6 +90,7 @@ def test_other_models_are_left_to_themselves(data):
     appended = SingleTaskGP(X, Y, input_transform=AppendFeatures(X[:2, :1]))
     for model in (
         Own(X, Y),
+        Inherited(X, Y),
         SingleTaskGP(X, Y.exp(), outcome_transform=Log()),
         SingleTaskGP(X, torch.cat([Y, Y], -1), outcome_transform=Standardize(2)),
         SingleTaskGP(X.expand(3, 12, 2), Y.expand(3, 12, 1)),
