@@ -225,7 +225,7 @@ class Campaign:
 
 
 def _sum_of(totals: np.ndarray, least_range: float) -> float | None:
-    """The sum that all rows have, but for weighing: the roundest in their range; None where they differ."""
+    """The sum that all rows share up to errors of weighing, the roundest in their range; None where they differ."""
     median = float(np.median(totals))
     off = float(np.abs(totals - median).max())
     exact = 1e-6 * max(1.0, float(np.abs(totals).max()))

@@ -75,7 +75,7 @@ def from_arguments(X: Any, Y: Any, space: Space | None, more: Mapping[str, Any])
     every = names[Data] + names[Space]
     if unknown := [name for name in more if name not in every]:
         raise TypeError(f"suggest has no argument {unknown[0]!r}; {nearest(unknown[0], every)}.")
-    own, described = ({name: more[name] for name in names[kind] if name in more} for kind in (Data, Space))
-    if (isinstance(X, Data) and (own or Y is not None)) or (space is not None and described):
+    data_fields, described = ({name: more[name] for name in names[kind] if name in more} for kind in (Data, Space))
+    if (isinstance(X, Data) and (data_fields or Y is not None)) or (space is not None and described):
         raise TypeError("give Data or its fields, and Space or its fields, not both of one.")
-    return X if isinstance(X, Data) else Data(X, Y, **own), Space(**described) if space is None else space
+    return X if isinstance(X, Data) else Data(X, Y, **data_fields), Space(**described) if space is None else space

@@ -122,8 +122,8 @@ class Choice(NamedTuple):
 
 def choose(
     method: str,
-    given: Mapping[str, Any],
-    known: Mapping[str, Any] = MappingProxyType({}),
+    changes: Mapping[str, Any],
+    facts: Mapping[str, Any] = MappingProxyType({}),
     standardised: bool = True,
     also: Iterable[str] = (),
 ) -> Choice:
@@ -131,8 +131,8 @@ def choose(
 
     Args:
         method: A name in :data:`METHODS`.
-        given: Its settings, plain JSON; others have their defaults.
-        known: Facts that widths and truncations may ask for: ``num_arms`` (default 1000), ``dim``, ``num_initial``.
+        changes: Its settings, plain JSON; others have their defaults.
+        facts: Facts that widths and truncations may ask for: ``num_arms`` (default 1000), ``dim``, ``num_initial``.
         standardised: Whether the rewards that the model gets are standardised.
         also: Names that the caller takes beside the settings, for the hint of an error.
 
@@ -141,11 +141,11 @@ def choose(
     if not isinstance(method, str) or method not in METHODS:
         raise SpecError(f"unknown method {quoted(method)}; {nearest(method, METHODS)}")
     row = METHODS[method]
-    for name in given:
+    for name in changes:
         if name not in row.settings:
             raise SpecError(f"{method} has no setting {quoted(name)}; {nearest(name, [*row.settings, *also])}")
     try:
-        plain = json.loads(json.dumps(dict(given), allow_nan=False))
+        plain = json.loads(json.dumps(dict(changes), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise SpecError(f"settings of {method} must be plain JSON (numbers, strings, lists, dicts): {error}.") from None
     required = {name for name, default in row.settings.items() if default is ...}
@@ -153,7 +153,7 @@ def choose(
     if missing := sorted(name for name in required if plain.get(name) is None):
         raise SpecError(f"{method} needs {', '.join(missing)}.")
     check_delta(plain.get("delta", 0.1))
-    settings = {"num_arms": GRID, **known, **row.settings, **plain}
+    settings = {"num_arms": GRID, **facts, **row.settings, **plain}
     width, acquisition = settings.get("width"), row.acquisition or (GPUCB if "width" in plain else None)
     options = row.acquisition_options(settings)
     if acquisition is not None and "width" in settings and "width" not in options:
@@ -218,8 +218,8 @@ def _completed(spec: Any, registry: Mapping[str, Callable[..., Any]], settings: 
     """A spec of a width or truncation with all its options, plain JSON."""
     if not isinstance(spec, Mapping) or "kind" not in spec:
         raise SpecError(f"{role} must be {{'kind': one of {', '.join(registry)}, ...}}, got {quoted(spec)}.")
-    made = build(spec, registry, settings, role)
-    return {"kind": spec["kind"], **vars(made)}
+    built = build(spec, registry, settings, role)
+    return {"kind": spec["kind"], **vars(built)}
 
 
 def _width(spec: Any, settings: Options) -> Options:
@@ -245,10 +245,15 @@ def _adaptively_truncated(settings: Options) -> Options:
 
 
 def _grid(settings: Options) -> list[Options]:
-    given = settings["candidates"]
-    if not (given is None or (isinstance(given, list) and given and all(isinstance(one, Mapping) for one in given))):
-        raise SpecError(f"candidates must be a list of settings of bo_robust.models.candidate, got {quoted(given)}.")
-    return given or candidate_grid((0.05, 0.8), settings["noise_var"], kernels=("rbf", "matern52"))
+    candidates = settings["candidates"]
+    if not (
+        candidates is None
+        or (isinstance(candidates, list) and candidates and all(isinstance(one, Mapping) for one in candidates))
+    ):
+        raise SpecError(
+            f"candidates must be a list of settings of bo_robust.models.candidate, got {quoted(candidates)}."
+        )
+    return candidates or candidate_grid((0.05, 0.8), settings["noise_var"], kernels=("rbf", "matern52"))
 
 
 def _elimination(settings: Options) -> Options:
@@ -257,9 +262,9 @@ def _elimination(settings: Options) -> Options:
     if noise_scale is None:
         noise_scale = math.sqrt(max(candidate(**one).noise_var for one in _grid(settings)))
     check_positive(noise_scale=noise_scale)
-    known = {**settings, "noise_scale": noise_scale, "delta": delta_of_width(settings["width"], settings["delta"])}
+    constants = {**settings, "noise_scale": noise_scale, "delta": delta_of_width(settings["width"], settings["delta"])}
     options = {name: settings[name] for name in ("delta", "elimination", "maximize")}
-    options |= {"noise_scale": noise_scale, "width": _width(settings["width"], known)}
+    options |= {"noise_scale": noise_scale, "width": _width(settings["width"], constants)}
     return options | {"num_initial": settings.get("num_initial", 0)}
 
 

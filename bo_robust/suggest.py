@@ -127,7 +127,7 @@ def suggest(
     num_initial = encoded.num_initial if num_initial is None else num_initial
     listed = {} if encoded.candidates is None else {"num_arms": len(encoded.candidates)}
     choice = choose(method, settings, {"dim": encoded.columns, "num_initial": num_initial, **listed})
-    outputs = Outputs.of(data, len(X), centered=choice.model is not RobustGP)
+    outputs = Outputs.from_data(data, len(X), centered=choice.model is not RobustGP)
     _check_method(method, choice, data, asked, outputs)
     if encoded.conditioned and len(X):
         choice = encoded.at_risk(choice, device)

@@ -60,7 +60,7 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
         self.t = num_observations(model) + 1 if t is None else t
         if not isinstance(self.t, Integral):
             raise ValueError(f"t (the round about to be run) must be an int, got {t!r}.")
-        like = reference(model)
+        template = reference(model)
         self.over_candidates = elimination is not None
         if elimination is not None:
             check_elimination_of(model, elimination)
@@ -71,8 +71,8 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
             self.register_buffer("_indices", elimination.active.nonzero().flatten())
         else:
             check_schedule("width", "ConstantWidth(2.0)", width)
-            value = width_of_round(width, self.t, model, like.dtype, generator)
-        self.register_buffer("width", torch.as_tensor(value, dtype=like.dtype, device=like.device))
+            value = width_of_round(width, self.t, model, template.dtype, generator)
+        self.register_buffer("width", torch.as_tensor(value, dtype=template.dtype, device=template.device))
         self.register_buffer("X_pending", None, persistent=False)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:

@@ -115,9 +115,9 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         self.environment = environment
         self.functional = as_functional(functional)
         self._dim = reference(model).shape[-1] if getattr(model, "train_inputs", None) is not None else None
-        appended, own = environment.appended, environment.dim
-        if self._dim is not None and not (appended < self._dim if appended else own in (None, self._dim)):
-            columns = f"the model has {self._dim} columns, the environment {own}"
+        appended, dim = environment.appended, environment.dim
+        if self._dim is not None and not (appended < self._dim if appended else dim in (None, self._dim)):
+            columns = f"the model has {self._dim} columns, the environment {dim}"
             raise ValueError(f"{columns}: the model must be over (x, z), or over x where z are perturbations.")
         for buffer in environment.buffers():
             self._check("the environment", buffer)

@@ -107,7 +107,7 @@ class PureVariance(ArmAlgorithm):
 
 @dataclass(frozen=True)
 class RandomArm(ArmAlgorithm):
-    """Uniformly random arms, to which no method should lose; no settings."""
+    """Uniformly random arms; no settings."""
 
     capturable: ClassVar[bool] = True
     is_baseline: ClassVar[bool] = True

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.confidence.base import known, log
+from bo_robust.confidence.base import log, required_size
 from bo_robust.utils.input_checks import check_count, check_round, check_settings, check_tensor, quoted
 from bo_robust.utils.linalg import median_and_mad
 
@@ -96,7 +96,7 @@ class _ATATruncation(_MomentLevel):
     num_features: int | None
 
     def _level(self, t: float | Tensor, copies: int) -> float | Tensor:
-        return self._direction_level(t, log(copies * known(self.num_features) * self.horizon / self.delta))
+        return self._direction_level(t, log(copies * required_size(self.num_features) * self.horizon / self.delta))
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class PublishedATATruncation(_MomentLevel):
         super().__post_init__()
 
     def _at(self, t: float | Tensor) -> float | Tensor:
-        return self._direction_level(t, log(known(self.num_directions) * self.horizon))
+        return self._direction_level(t, log(required_size(self.num_directions) * self.horizon))
 
 
 # A reward y beyond its level b becomes c b sign(y): c by the name of the rule.

@@ -210,8 +210,8 @@ def _in_words(error: ErrorDetails, data: Mapping[str, Any]) -> str:
     path, where = list(error["loc"]), "the run"
     model: type[BaseModel] = RunConfig
     if path[:1] == ["panels"] and len(path) > 1:
-        given = data["panels"][path[1]]
-        where = f"panel {quoted(given.get('name', '?'))}" if isinstance(given, Mapping) else f"panels.{path[1]}"
+        panel = data["panels"][path[1]]
+        where = f"panel {quoted(panel.get('name', '?'))}" if isinstance(panel, Mapping) else f"panels.{path[1]}"
         path, model = path[2:], Panel
     key = quoted(".".join(map(str, path)))[1:-1]
     if error["type"] == "extra_forbidden":

@@ -99,8 +99,8 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
     num_dependent, r = _checked(K, mask, dependent, rank)
     if num_dependent:
         members = dependent.nonzero().squeeze(-1)
-        of = (C[members], absent[members], spanned[members], 0.5 * rounding[members])
-        pivots, inverses, rank[members] = pivoted_cholesky(*of)
+        group = (C[members], absent[members], spanned[members], 0.5 * rounding[members])
+        pivots, inverses, rank[members] = pivoted_cholesky(*group)
         steps = pivots.shape[-1]
         inverse[members, :steps, :steps] = inverses
         order[members, :steps] = order[members].gather(-1, pivots)
@@ -218,7 +218,7 @@ def nystrom_weights(
 
 
 def rounding_share(count: Tensor, dtype: torch.dtype) -> Tensor:
-    """M eps: what rounding may leave, as a share of its variance, to one of M (``count``) points the others span."""
+    """M eps, the share of its variance that rounding may leave to one of M (``count``) points, spanned by the rest."""
     return count.to(dtype) * torch.finfo(dtype).eps
 
 

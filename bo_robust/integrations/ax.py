@@ -89,7 +89,7 @@ class ValueOfDesigns(AcquisitionFunction):
 
 
 class RobustAcquisition(Acquisition):
-    """Ax' ``Acquisition``, except that arms may be measured again, and methods that choose conditions do so.
+    """Ax' ``Acquisition``, which may also measure arms again and choose conditions.
 
     The models learn which side of each objective is good. Where the search space is finite, a reading that is better
     than all inliers, but flagged as an outlier, is measured a second time before the maximum
@@ -135,8 +135,8 @@ class RobustAcquisition(Acquisition):
                 x = self._replicate(observed, pending, fixed, held_only=not finite)
                 if x is None:
                     # a copy, because Ax empties it
-                    given = options | {"optimizer_options": dict(options.get("optimizer_options") or {})}
-                    x, value, _ = super().optimize(1, search_space_digest, *constraints, **given)
+                    merged = options | {"optimizer_options": dict(options.get("optimizer_options") or {})}
+                    x, value, _ = super().optimize(1, search_space_digest, *constraints, **merged)
                 else:
                     value = self.evaluate(x.unsqueeze(0))
                 if isinstance(self.acqf, ValueOfDesigns):
@@ -173,10 +173,10 @@ class RobustAcquisition(Acquisition):
         if any(column >= d - z.shape[-1] for column in fixed):
             return x
         for column in range(z.shape[-1]):
-            known = digest.discrete_choices.get(d - z.shape[-1] + column)
-            if known is not None and not set(z[:, column].tolist()) <= {float(v) for v in known}:
+            choices = digest.discrete_choices.get(d - z.shape[-1] + column)
+            if choices is not None and not set(z[:, column].tolist()) <= {float(v) for v in choices}:
                 name = digest.feature_names[d - z.shape[-1] + column]
-                raise ValueError(f"some points of the environment are no values of the parameter {name!r}: {known}.")
+                raise ValueError(f"some points of the environment are no values of the parameter {name!r}: {choices}.")
         return acqf.select_condition(x[..., : d - z.shape[-1]]).point.reshape(1, d)
 
 

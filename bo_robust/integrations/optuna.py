@@ -267,7 +267,7 @@ class _History:
 
 
 def _latest_ranges(completed: list[FrozenTrial]) -> dict[str, BaseDistribution]:
-    """Parameters that all of these trials have, each with its latest range; without those whose range does not stay."""
+    """Parameters that all of these trials have and whose range is stable, each with its latest range."""
     shared = set.intersection(*(set(trial.distributions) for trial in completed)) if completed else set()
     latest = {}
     for name in sorted(shared):

@@ -128,9 +128,17 @@ class BKBModel(FeatureGP):
         check_oversampling(oversampling)
         check_count(1, max_size=max_size, min_size=min_size)
         check_count(0, seed=seed)
-        one = NystromMap(size=1)  # until the dictionary is drawn, below
+        features = NystromMap(size=1)  # until the dictionary is drawn, below
         super().__init__(
-            train_X, train_Y, one, noise_var, likelihood, covar_module, mean_module, outcome_transform, input_transform
+            train_X,
+            train_Y,
+            features,
+            noise_var,
+            likelihood,
+            covar_module,
+            mean_module,
+            outcome_transform,
+            input_transform,
         )
         self.oversampling, self.seed = oversampling, seed
         self.max_size, self.min_size = max_size, min(min_size, max_size)
@@ -195,7 +203,7 @@ class BKBModel(FeatureGP):
         return mll.eval()
 
     def with_pending(self, X_pending: Tensor) -> BKBModel:
-        """The model after observing ``k x d`` points of unknown reward, cached. Its mean means nothing."""
+        """The model after observing ``k x d`` points of unknown reward, cached; only its variance is valid."""
         if self._pending is None or not torch.equal(self._pending[0], X_pending):
             zeros = X_pending.new_zeros(*X_pending.shape[:-1], 1)
             model = cast(BKBModel, self.condition_on_observations(X_pending, zeros))
@@ -218,7 +226,7 @@ class BKBModel(FeatureGP):
         return model
 
     def eval(self) -> BKBModel:
-        """As in PyTorch; that BoTorch then sets transformed inputs as training data is no change of the data."""
+        """As in PyTorch; it keeps the dictionary, although BoTorch then sets transformed inputs as training data."""
         stale = self._stale
         super().eval()
         self._stale = stale
@@ -296,9 +304,9 @@ class BKBModel(FeatureGP):
         size = min(max(self._num_asked, self.min_size), self.max_size, scores.shape[0])
         return entry.topk(size, largest=False).indices
 
-    def _uniform(self, num: int, number: int, like: Tensor) -> Tensor:
+    def _uniform(self, num: int, number: int, template: Tensor) -> Tensor:
         generator = stream(self.seed, "dictionary", number, self.train_targets.shape[-1])
-        return torch.as_tensor(generator.random(num), device=like.device)
+        return torch.as_tensor(generator.random(num), device=template.device)
 
     def _leverage_scores(self, X: Tensor) -> Tensor:
         with torch.no_grad():

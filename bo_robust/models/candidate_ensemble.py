@@ -240,7 +240,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         return mll.eval()
 
     def forward(self, X: Tensor) -> MultivariateNormal:
-        """Raise ``UnsupportedError``: BoTorch's ``loo_cv`` asks for a prior, and the mixture of the priors is none."""
+        """Raise ``UnsupportedError``: BoTorch's ``loo_cv`` needs a Gaussian prior, which a mixture is not."""
         raise UnsupportedError("a CandidateEnsemble has no leave-one-out in closed form; build one model a fold.")
 
     def subset_output(self, idcs: list[int]) -> CandidateEnsemble:
@@ -304,19 +304,19 @@ class _MixtureCovariance(Kernel):
         return torch.einsum("h,...hij->...ij", weights, gps.covariance(x1, x2)) + of_means
 
 
-def _as_candidates(given: Any) -> list[Candidate]:
-    listed = isinstance(given, Sequence) and not isinstance(given, str)
-    if wrong := [c for c in given if not isinstance(c, Candidate | Mapping)] if listed else [given]:
+def _as_candidates(value: Any) -> list[Candidate]:
+    listed = isinstance(value, Sequence) and not isinstance(value, str)
+    if wrong := [c for c in value if not isinstance(c, Candidate | Mapping)] if listed else [value]:
         raise ValueError(f"candidates must be a list of Candidate or of settings, got {quoted(wrong[0])}.")
-    if not given:
+    if not value:
         raise ValueError("U is empty: give at least one candidate.")
-    made = []
-    for u, settings in enumerate(given):
+    converted = []
+    for u, settings in enumerate(value):
         try:
-            made.append(settings if isinstance(settings, Candidate) else candidate(**settings))
+            converted.append(settings if isinstance(settings, Candidate) else candidate(**settings))
         except TypeError as error:  # of Python: a setting is missing or unknown
             raise ValueError(f"the settings of candidate {u} do not fit: {error}.") from None
-    return made
+    return converted
 
 
 def _check_rows(X: Tensor, Y: Tensor) -> None:

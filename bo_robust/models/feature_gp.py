@@ -64,7 +64,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
     any number of fantasies, and is differentiable in the points (qKnowledgeGradient). A fantasy model holds one p x p
     factor per t-batch, shared by its fantasies. The joint posterior of a batch includes what Nyström features miss of
     k, so pending points hallucinated from it (``X_pending``) resolve that too. Observations inform about the features
-    only. BoTorch's ``loo_cv`` leaves rows out under the features of all rows, without what Nyström features miss of k.
+    only. BoTorch's ``loo_cv`` keeps the features of all rows, and ignores what Nyström features miss of k.
 
     ``state_dict`` holds the hyperparameters, with the noise variance even if fixed. Data, inducing points and the box
     come from the construction, so hyperparameters load into a model of other data.
@@ -351,13 +351,13 @@ def _transformed(
     """Rewards and their noise variance in the units of an outcome transform, which is trained on them."""
     if noise_var is not None:
         check_positive(noise_var=noise_var)
-    given = None if noise_var is None else torch.full_like(Y, noise_var)
-    Y, Yvar = transform.train()(Y=Y, Yvar=given, X=X)
+    every_noise_var = None if noise_var is None else torch.full_like(Y, noise_var)
+    Y, Yvar = transform.train()(Y=Y, Yvar=every_noise_var, X=X)
     return Y, None if Yvar is None else float(Yvar[0])
 
 
-def _kernel(given: Kernel | None, d: int) -> Kernel:
-    kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=d) if given is None else given
+def _kernel(covar_module: Kernel | None, d: int) -> Kernel:
+    kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=d) if covar_module is None else covar_module
     if not isinstance(kernel, Kernel) or kernel.batch_shape:
         raise ValueError(f"covar_module must be a GPyTorch kernel without batch shape, got {quoted(kernel)}.")
     return kernel

@@ -9,8 +9,8 @@ they maximise
     o_k = log(k / (b + n - k)),    b = 1 / share - 1,    p_0(y) = density / s min(1, (s / (4 density |y - m|))^2),
 
 where m is the median and s the robust standard deviation of the observations, and strong = ``evidence_required``. The
-share of outliers has the prior Beta(1, b), whose mean is ``share``. So o_k is the log odds of the k-th outlier, and one
-more costs less where there are many. The density p_0 of an outlier is flat up to s / (4 density), five s by default,
+share of outliers has the prior Beta(1, b), whose mean is ``share``. So o_k is the log odds of the k-th outlier, and
+each further outlier costs less. The density p_0 of an outlier is flat up to s / (4 density), five s by default,
 decays from there on as that of a Cauchy variable, and has mass 1: an outlier costs more the farther out it is, or a
 good region far above many nearly equal observations would be flagged. A function that no kernel fits well gains less
 than ``evidence_required`` by leaving rows out.

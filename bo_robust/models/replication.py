@@ -31,8 +31,8 @@ def suggest_replicates(
 
     An observation that is better than all inliers, but flagged as an outlier or held, is a gross error or a discovery.
     A replicate decides. If it agrees, both become inliers, and a third observation makes sure of a flagged one. If it
-    does not, the point is never suggested again. No flagged observation is suggested once the share of outliers that
-    the model expects, and at least one observation, was contradicted by a replicate.
+    does not, the point is never suggested again. Flagged observations are no longer suggested once replicates
+    contradicted as many as the model expects outliers, at least one.
 
     Args:
         model: A fitted model; only a ``RobustGP`` has outliers. The models of a list are asked one by one, each for its

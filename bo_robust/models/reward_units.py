@@ -30,7 +30,7 @@ class Units(NamedTuple):
 
 
 def robust_units(y: Array) -> Units:
-    """Median, and 1.4826 times the median absolute deviation; of those that deviate, where several are the median."""
+    """Median, and 1.4826 times the median absolute deviation; if several are the median, that of the others."""
     center, deviation = map(float, median_and_mad(torch.from_numpy(y)))
     deviating = np.abs(y[y != center] - center)
     if 0 < len(deviating) < len(y) - 1:

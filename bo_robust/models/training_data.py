@@ -52,14 +52,14 @@ def recommendable(X: Tensor, reliable: Tensor) -> Tensor:
 
 
 def nearly_equal(x: Tensor, z: Tensor, size: Tensor | None = None) -> Tensor:
-    """Whether coordinates are equal but for the rounding of a change of units there and back, of this size."""
+    """Whether coordinates are equal up to rounding, such as a change of units there and back leaves."""
     size = torch.maximum(x.abs(), z.abs()) if size is None else size
     return (x - z).abs() <= ROUNDING * torch.finfo(z.dtype).eps * size
 
 
-def from_spec(given: Any, registry: Mapping[str, Callable[..., Any]], context: Mapping[str, Any], role: str) -> Any:
+def from_spec(spec: Any, registry: Mapping[str, Callable[..., Any]], context: Mapping[str, Any], role: str) -> Any:
     """The object that a spec ``{"kind": name, ...}`` describes (:func:`build`); any other object as it is."""
-    return build(given, registry, context, role) if isinstance(given, Mapping | str) else given
+    return build(spec, registry, context, role) if isinstance(spec, Mapping | str) else spec
 
 
 def check_data(model: str, X: Tensor, Y: Tensor, batched: bool, Yvar: Tensor | None = None) -> None:
@@ -117,11 +117,11 @@ def check_added(X: Tensor, Y: Tensor) -> None:
         raise ValueError(f"Y must be ... x n' x 1 for X ... x n' x d, got {tuple(Y.shape)} and {tuple(X.shape)}.")
 
 
-def check_learnt(X: Tensor, Y: Tensor, like: Tensor) -> None:
+def check_learnt(X: Tensor, Y: Tensor, template: Tensor) -> None:
     """Raise ``ValueError`` unless new points and rewards are finite and of the model's dtype and device."""
     for name, x in (("X", X), ("Y", Y)):
         check_finite(name, x)
-        check_like(name, x, "the model", like)
+        check_like(name, x, "the model", template)
 
 
 def check_noise_var(noise_var: float, dtype: torch.dtype) -> None:

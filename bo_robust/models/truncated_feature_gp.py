@@ -194,7 +194,7 @@ class TruncatedFeatureGP(FeatureGP):
 
     @torch.no_grad()
     def _directions(self) -> tuple[Tensor, Tensor]:
-        """U = R Phi^T of all observations, ``p x n``, and their rewards ``n``, in float64; R is of no fantasies."""
+        """U = R Phi^T of all observations, ``p x n``, and their rewards ``n``, in float64. Fantasies do not enter R."""
         noise_var, Phi = self._posterior_weights()[1].noise_var, self._features(self.train_inputs[0]).double()
         root = self._inverse_root(precision_matrix(Phi[..., ~self.drawn, :], noise_var), noise_var)
         return root @ Phi.mT, self.train_targets.double()

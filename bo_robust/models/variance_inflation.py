@@ -58,10 +58,10 @@ class VarianceInflation(Kernel):
         total = torch.zeros_like(apart)
         for radius in self.radii.unique():  # few, while deviations may be a hundred
             here, rate = self.radii == radius, -0.5 / radius**2
-            one, other = (
+            left, other = (
                 ((x.unsqueeze(-2) - centres[here]).square().sum(-1) * rate).exp() for x in (first, second)
             )  # ... x n x k, ... x m x k
-            weighted = self.variances[here] * one
+            weighted = self.variances[here] * left
             total = total + (rate * apart).exp() * ((weighted * other).sum(-1) if diag else weighted @ other.mT)
         return total
 

@@ -168,15 +168,17 @@ class ContinuousEnvironment(_FixedEnvironment):
         A distribution uses the ``generator`` (on the device of the bounds), a sampler ignores it. Raises ``ValueError``
         if the points of a sampler do not fit the box, and ``TypeError`` if it returns no tensor.
         """
-        like, shape = self.bounds, (n, self.bounds.shape[-1])
+        template, shape = self.bounds, (n, self.bounds.shape[-1])
         if self._sampler is None:
-            return self._from_uniform(torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device))
+            return self._from_uniform(
+                torch.rand(shape, generator=generator, dtype=template.dtype, device=template.device)
+            )
         z = self._sampler(n)
-        check_like("what the sampler returns", z, "the bounds", like)
+        check_like("what the sampler returns", z, "the bounds", template)
         if z.shape != shape:
-            raise ValueError(f"the sampler must return {n} x {like.shape[-1]} draws, got {tuple(z.shape)}.")
+            raise ValueError(f"the sampler must return {n} x {template.shape[-1]} draws, got {tuple(z.shape)}.")
         check_finite("the sampler's draws", z)
-        outside = int(((z < like[0]) | (z > like[1])).any(-1).sum())
+        outside = int(((z < template[0]) | (z > template[1])).any(-1).sum())
         if outside:
             raise ValueError(f"{outside} of {n} draws of the sampler are outside the declared bounds; widen them.")
         return z.detach()

@@ -285,8 +285,8 @@ def as_functional(functional: Any) -> Functional:
         return ValueAtRisk(float(functional))
     if isinstance(functional, str | Mapping):
         spec = {"kind": functional} if isinstance(functional, str) else functional
-        made: Functional = specs.build(spec, FUNCTIONALS, {}, "functional")
-        return made
+        built: Functional = specs.build(spec, FUNCTIONALS, {}, "functional")
+        return built
     raise ValueError(f"functional must be one of bo_robust.risk_measures or an alpha, got {quoted(functional)}.")
 
 

@@ -328,8 +328,8 @@ class RhoKGApx(AcquisitionFunction):
         at = self.model.transform_inputs(X)
         white = self._white(at)  # b x t x 1
         deviation = (self.k(at, at) + self.noise - white.mT @ white).sqrt()
-        own = self._designs(X[..., 0, : X.shape[-1] - self.conditions.shape[-1]])
-        risk = self._risks(own, at, white, deviation).squeeze(-1)  # K x b
+        proposed = self._designs(X[..., 0, : X.shape[-1] - self.conditions.shape[-1]])
+        risk = self._risks(proposed, at, white, deviation).squeeze(-1)  # K x b
         with torch.no_grad():  # all points are the columns of one product for each design
             columns = at.squeeze(-2), white.squeeze(-1).mT, deviation.squeeze(-1).mT
             best = self._risks(self.known, *columns).argmax(1)  # K x b, of K x n x b

@@ -1,4 +1,4 @@
-"""Functions whose kernel is one of a few, and draws whose prior mean is: experiments (a) to (d) of HE-GP-UCB.
+"""Functions with one of a few kernels, and draws with one of a few prior means: experiments (a) to (d) of HE-GP-UCB.
 
 Source: Ziomek, Adachi & Osborne (ICML 2024), section 7 and Appendix J. The paper states the functions, the candidates
 of (a) and (c), the initial designs of (a) and (b), rounds and delta = 0.1. Kernels, noise, R, B and grids are ours. In

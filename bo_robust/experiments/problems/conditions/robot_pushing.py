@@ -75,9 +75,11 @@ def push(r_x: float, r_y: float, t: float, box2d: ModuleType | None = None) -> t
     # The hand's short side faces along its way: a rectangle looks the same from both ends, so atan2 is arctan(y / x).
     hand = world.CreateDynamicBody(position=(r_x, r_y), angle=math.atan2(r_y, r_x))
     circle, rectangle = b2.b2CircleShape(radius=DISC["radius"]), b2.b2PolygonShape(box=HAND["half_sides"])
-    for body, shape, of in ((disc, circle, DISC), (hand, rectangle, HAND)):
-        body.CreateFixture(shape=shape, density=of["density"], friction=of["friction"])
-        world.CreateFrictionJoint(bodyA=ground, bodyB=body, maxForce=of["max_force"], maxTorque=of["max_torque"])
+    for body, shape, category in ((disc, circle, DISC), (hand, rectangle, HAND)):
+        body.CreateFixture(shape=shape, density=category["density"], friction=category["friction"])
+        world.CreateFrictionJoint(
+            bodyA=ground, bodyB=body, maxForce=category["max_force"], maxTorque=category["max_torque"]
+        )
     distance = math.hypot(r_x, r_y)
     speed = SPEED / distance if distance > 0.0 else 0.0
     target_x, target_y = -r_x * speed, -r_y * speed
