@@ -88,7 +88,7 @@ class Analysis:
                     return x
         return None
 
-    def maximise(self, chosen: Tensor, restarts: int, raw_samples: int) -> Tensor:
+    def maximize(self, chosen: Tensor, restarts: int, raw_samples: int) -> Tensor:
         """The design of the largest acquisition value, ``1 x d``, beside the chosen ones."""
         pending = torch.cat([self.pending, self.space.encode(chosen).to(self.U)])
         if not pending.isfinite().all():  # conditions that are not known yet
@@ -96,7 +96,7 @@ class Analysis:
         acqf = self._acquisition(pending if len(pending) else None)
         if self.failing is not None:
             acqf = _WhereTrialsSucceed(acqf, self.failing)
-        return self.space.maximise(acqf, restarts, raw_samples, self.U.device, self._known(chosen))
+        return self.space.maximize(acqf, restarts, raw_samples, self.U.device, self._known(chosen))
 
     def _designs(self, x: Tensor) -> Tensor:
         """Coordinates of designs without their conditions."""

@@ -112,7 +112,7 @@ class Column:
 
 
 def column_of(name: str, tables: Sequence[Table], options: ColumnOptions) -> Column:
-    """Recognise a column from its cells in all tables, and what the user says of it; raises ``TableError``."""
+    """Recognize a column from its cells in all tables, and what the user says of it; raises ``TableError``."""
     kind, levels = options.kinds.get(name), [str(level) for level in options.levels.get(name, ())]
     places = [(table, i, cell) for table in tables for i, cell in enumerate(table.cells(name))]
     for table, i, cell in places:

@@ -118,10 +118,10 @@ class ConditionedSpace:
         place = int(stream(seed, "suggest.conditions", trial).integers(len(self.values)))
         return self._joined(x, self.values[place : place + 1])
 
-    def maximise(self, acqf: Any, restarts: int, raw_samples: int, device: Any, observed: Tensor) -> Tensor:
+    def maximize(self, acqf: Any, restarts: int, raw_samples: int, device: Any, observed: Tensor) -> Tensor:
         """The design of the largest acquisition value, with the condition to test it under, ``1 x d``."""
         observed = observed[:, self.design_columns]
-        x = self.designs.maximise(acqf, restarts, raw_samples, device, observed, around_best=False)
+        x = self.designs.maximize(acqf, restarts, raw_samples, device, observed, around_best=False)
         if not self.can_be_set:
             return self._joined(x, torch.full((1, len(self.condition_columns)), math.nan).double())
         bound = getattr(acqf, "acqf", acqf)

@@ -57,7 +57,7 @@ class Data:
         outcome_limits: Smallest and largest possible reading, such as (0, 100) of a yield; either may be None. One
             pair, or one (or None) per objective. A reading beyond them is flagged, and nothing beyond is expected.
         X_pending: ``p x d`` designs under way. They are not suggested again, as if they were measured.
-        X_failed: ``f x d`` designs whose measurement failed; their neighbourhood is avoided where failure is likely.
+        X_failed: ``f x d`` designs whose measurement failed; their neighborhood is avoided where failure is likely.
     """
 
     X: Any = ()

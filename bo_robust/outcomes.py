@@ -32,7 +32,7 @@ class Outputs:
 
     scaled: Tensor  # n x (m + k)
     center: Tensor
-    scale: Tensor  # negative where an objective is minimised
+    scale: Tensor  # negative where an objective is minimized
     limits: list[Limits | None]  # of each column, as scaled
     objectives: int
 

@@ -251,7 +251,7 @@ class SearchSpace:
             x[:, i] = value
         return x
 
-    def maximise(
+    def maximize(
         self, acqf: Any, restarts: int, raw_samples: int, device: Any, observed: Tensor, around_best: bool = True
     ) -> Tensor:
         """The design of the largest acquisition value that the search finds, ``1 x d``.

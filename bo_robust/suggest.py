@@ -142,7 +142,7 @@ def suggest(
         else:
             measured = now.replicate(chosen)
             with _seeded(seed, "search", trial + k, device), _expected_warnings():
-                x = now.maximise(chosen, restarts, raw_samples) if measured is None else measured
+                x = now.maximize(chosen, restarts, raw_samples) if measured is None else measured
         chosen, replicate = torch.cat([chosen, x]), [*replicate, measured is not None]
     again = torch.tensor(replicate, dtype=torch.bool)
     if now is None:

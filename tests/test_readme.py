@@ -98,7 +98,7 @@ def test_the_optuna_sampler_keeps_its_trials_in_the_database(tmp_path, monkeypat
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_the_optuna_sampler_minimises(tmp_path, monkeypatch):
+def test_the_optuna_sampler_minimizes(tmp_path, monkeypatch):
     pytest.importorskip("optuna")
     monkeypatch.chdir(tmp_path)
     names: dict = {}

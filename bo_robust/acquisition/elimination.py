@@ -1,6 +1,6 @@
 """HE-GP-UCB's rule: the largest upper confidence bound under any active candidate, and the test of candidates.
 
-Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optimisation With Unknown Hyperparameters Of Any
+Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optimization With Unknown Hyperparameters Of Any
 Type" (ICML 2024), Algorithm 1: x_t, u_t = argmax over x and u active of mu^u_{t-1}(x) + w^u_t sigma^u_{t-1}(x).
 """
 
@@ -35,16 +35,16 @@ class Elimination:
     Attributes:
         t: The coming round, counted from 1: one more than the number of rewards.
         active: The candidates that were not removed, ``h`` bool.
-        acquisition_set: Those among which the largest bound is maximised, ``h`` bool: the active ones. By likelihood
+        acquisition_set: Those among which the largest bound is maximized, ``h`` bool: the active ones. By likelihood
             it is the MAP candidate alone after a reward that informed it by half a bit or more.
         widths: w^u_t of the coming round, ``h``.
         removed: Who failed its test, by round: :func:`bo_robust.bandits.posteriors.elimination.timeline`, with
             ``name``. Rounds are counted from the first row of the data. It is not final: by likelihood a removed
-            candidate may become active again; with standardised rewards all rounds are tested anew.
+            candidate may become active again; with standardized rewards all rounds are tested anew.
         map_candidate: Index of the most probable active candidate.
         assumptions_violated: Whether every candidate failed its test, the last active one too: then none fits.
         tested: Who was tested by errors in each row, ``n x 1`` or ``n x 2`` long: indices in U, -1 for nobody.
-        maximize: Whether f is maximised.
+        maximize: Whether f is maximized.
     """
 
     t: int
@@ -77,13 +77,13 @@ def eliminate(
             :mod:`bo_robust.bandits.posteriors.elimination` has the formulas.
         width: Confidence width w^u_t, one for all candidates (each with its own information gain) or a tuple of one
             each. The guarantee needs a width that holds with probability 1 - delta / 2. ``BayesianFiniteWidth(n,
-            delta)`` halves delta itself; ``SelfNormalisedWidth(B, R, delta / 2)`` does not. None: that of 1000 arms
+            delta)`` halves delta itself; ``SelfNormalizedWidth(B, R, delta / 2)`` does not. None: that of 1000 arms
             for "errors", and w^2 / 5 for the others, whose tests do not use the width.
         noise_scale: R > 0 of R-sub-Gaussian noise, in the units that candidates see. None: the root of the candidates'
             largest noise variance. Only for "errors".
         delta: Failure probability in (0, 1).
         num_initial: Number of first rows, an initial design, in which nobody is tested by errors.
-        maximize: False if f is minimised: the bound is then -mu + w sigma.
+        maximize: False if f is minimized: the bound is then -mu + w sigma.
         chosen: Who chose each row, ``n`` long: indices in U, -1 for an initial design. ``n x 2``: u_t and v_t of
             HE-StableOpt, each tested with its own sums. None: the active candidate of largest bound at the row's point,
             which is who chose it by :class:`EliminationUCB`. Only for "errors".
@@ -225,7 +225,7 @@ def _run_error_tests(
 
 
 class EliminationUCB(AcquisitionFunction):
-    """max over candidates of mu^u(x) + w^u sigma^u(x), maximised over x.
+    """max over candidates of mu^u(x) + w^u sigma^u(x), maximized over x.
 
     The candidates are those of the acquisition set. Build a new one each round, from the model of that round. With q >
     1 points, the value is the sum of the bounds that the points have when chosen one after the other. With one

@@ -58,7 +58,7 @@ def construct_inputs_elimination_ucb(
 ) -> dict[str, Any]:
     """Keyword arguments of :class:`EliminationUCB` for a ``CandidateEnsemble`` whose rows are in the order observed.
 
-    The settings are those of :func:`eliminate`, which is called here; an objective that Ax minimises needs
+    The settings are those of :func:`eliminate`, which is called here; an objective that Ax minimizes needs
     ``maximize=False``. ``width`` may also be ``{"kind": name in WIDTHS, ...}``, and its delta is then delta / 2 by
     default (delta for "bayesian_finite", which halves it itself). A wrong option raises ``ValueError``.
     """

@@ -92,7 +92,7 @@ class ArmAlgorithm(ABC):
     """
 
     # Spec of the width if a configuration names none.
-    default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomised", "scale": EXPLORING}
+    default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomized", "scale": EXPLORING}
     # Whether it chooses among the candidate priors of a problem, and cannot be run without them
     over_candidates: ClassVar[bool] = False
     # What is recorded besides the traces: "dictionary" (the posterior has `size` and `effective_dimension`) or

@@ -28,7 +28,7 @@ class IRGPUCB(GPUCB):
     """
 
     capturable: ClassVar[bool] = True
-    default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomised"}
+    default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomized"}
 
 
 @dataclass(frozen=True)

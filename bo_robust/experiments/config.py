@@ -120,7 +120,7 @@ class Panel(Frozen):
             raise RunError(f"panel {self.name!r} has no methods; list at least one under `methods:`.")
         for label in self.labels:
             if self.labels.count(label) > 1:
-                raise RunError(f"panel {self.name!r} has two methods labelled {quoted(label)}; give each a `label`.")
+                raise RunError(f"panel {self.name!r} has two methods labeled {quoted(label)}; give each a `label`.")
         for label in (label for pair in self.compare for label in pair):
             if label not in self.labels:
                 raise RunError(f"panel {self.name!r} compares {quoted(label)}; {nearest(label, self.labels)}")

@@ -139,7 +139,7 @@ class ArmsLoop(Loop):
                 "first_failed": failed.iloc[0].tolist() if len(failed) else None,
                 "seconds": metadata[label]["seconds"],
                 "dictionary": _dictionary(frame),
-                "eliminations": eliminations.summarise(metadata[label]["eliminations"], panel.trials),
+                "eliminations": eliminations.summarize(metadata[label]["eliminations"], panel.trials),
             }
         average, algorithms = measures["average_regret"], {of.label: ALGORITHMS[of.name] for of in panel.methods}
         baselines = [label for label, algorithm in algorithms.items() if algorithm.is_baseline]

@@ -29,7 +29,7 @@ from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, rea
 from bo_robust.experiments.machine import environment
 from bo_robust.experiments.problems.data import data_folder
 from bo_robust.experiments.report import print_report
-from bo_robust.experiments.summary import summarise
+from bo_robust.experiments.summary import summarize
 from bo_robust.utils.specs import nearest, quoted
 
 BACKENDS = ("loky", "ray", "dask")
@@ -208,7 +208,7 @@ def _finish(
             frames += [frame for frame, _ in left]
             of_methods[panel.name][label] = panel.runner.join([of for _, of in left]) | notes
     traces = pd.concat(frames, ignore_index=True).astype({"panel": "category", "method": "category"})
-    summary = summarise(config, traces, of_methods) | of_run | {"config": config.model_dump(mode="json")}
+    summary = summarize(config, traces, of_methods) | of_run | {"config": config.model_dump(mode="json")}
     print_report(summary, console)
     files = {"traces.parquet": traces.to_parquet(compression="zstd")}
     for i, panel in enumerate(config.panels):

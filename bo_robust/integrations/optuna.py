@@ -46,7 +46,7 @@ class RobustSampler(BaseSampler):
 
     Parameters reach the model in the unit cube: as logarithms where the distribution is logarithmic; whole numbers and
     steps with an equal share each; categorical ones as one column per choice. Parameters that are not in every
-    completed trial (conditional ones), and all of the first trial, are drawn uniformly and not modelled.
+    completed trial (conditional ones), and all of the first trial, are drawn uniformly and not modeled.
 
     If a later run changes the range of a parameter, that of the completed trial of the largest number counts. Trials
     whose value is outside it are left out of the model. A range that changes in every second trial or more often, or
@@ -125,7 +125,7 @@ class RobustSampler(BaseSampler):
         """Return the parameters to use: those of the completed trial of the best posterior mean, constraints included.
 
         The study may be another sampler's, or loaded without one: ``RobustSampler().recommend(study)``.
-        They are not those of the luckiest trial, as ``study.best_params`` are. Parameters that are not modelled are
+        They are not those of the luckiest trial, as ``study.best_params`` are. Parameters that are not modeled are
         those of the latest completed trial there. Raises ``ValueError`` if the study has several objectives, no trial
         is completed or none is predicted to keep the constraints, or they have no parameter in common.
         """

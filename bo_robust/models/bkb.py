@@ -73,7 +73,7 @@ class BKBModel(FeatureGP):
     and takes O(n m^2) for a dictionary of m. It happens at construction, and anew for the posterior after the
     hyperparameters or the data changed.
 
-    ``fit_gpytorch_mll`` maximises the evidence of the exact GP of at most 800 observations, chosen at random
+    ``fit_gpytorch_mll`` maximizes the evidence of the exact GP of at most 800 observations, chosen at random
     (:meth:`to_standard_model`), and draws the dictionary once afterwards.
 
     :meth:`condition_on_observations` keeps the dictionary, at O(n' m^2 + m^3), until n has doubled since the draw, or

@@ -36,7 +36,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
     """Exact GPs under h candidate priors, weighted by their marginal likelihood.
 
     Candidates are priors in the units of the rewards. With ``outcome_transform=Standardize(m=1)`` they are priors of
-    the rewards standardised by all of them.
+    the rewards standardized by all of them.
 
     Use it where lengthscale, period, additive decomposition, kernel family or prior mean are unknown and you can name
     candidates, and where the first points may not show f's variation: a fit settles there on one answer. Do not use it
@@ -97,7 +97,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         if input_transform is not None:
             self.input_transform = input_transform.to(train_X)
         self.eval()
-        self.standardises = outcome_transform is not None
+        self.standardizes = outcome_transform is not None
         self.train_inputs, self.train_targets = (train_X[:0],), train_Y[:0, 0]
         points = self._inputs("train_X", train_X)
         self._gps = CandidateGPs.empty(_as_candidates(candidates), points[:0])
@@ -135,7 +135,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
 
     @property
     def evidence(self) -> Tensor:
-        """Log marginal likelihood of the (standardised) rewards under every candidate, ``h``, in nats."""
+        """Log marginal likelihood of the (standardized) rewards under every candidate, ``h``, in nats."""
         return self._gps.evidence.to(self.train_targets)
 
     @property
@@ -252,7 +252,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
     @torch.no_grad()
     def _append(self, X: Tensor, Y: Tensor) -> None:
         points, y = self._inputs("X", X), torch.cat([self.train_targets, Y[:, 0]])  # checked before anything changes
-        self._gps = self._gps.conditioned(points, y, *(_units(y) if self.standardises else (0.0, 1.0)))
+        self._gps = self._gps.conditioned(points, y, *(_units(y) if self.standardizes else (0.0, 1.0)))
         self.train_inputs, self.train_targets = (torch.cat([self.train_inputs[0], X]),), y
 
     def _inputs(self, name: str, X: Tensor) -> Tensor:

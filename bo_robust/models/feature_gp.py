@@ -56,7 +56,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
     whose variance does not starve away from the dictionary; it is the exact GP when every observed point is in the
     dictionary. Kernel, prior mean, transforms and priors are by default those of ``SingleTaskGP``.
 
-    ``fit_gpytorch_mll`` maximises the evidence of the approximate model (:meth:`log_evidence`) in O(n p^2); inducing
+    ``fit_gpytorch_mll`` maximizes the evidence of the approximate model (:meth:`log_evidence`) in O(n p^2); inducing
     points are not fitted. Posteriors are cached: after setting a hyperparameter by hand call ``train()``, as with any
     GPyTorch model.
 
@@ -163,7 +163,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
 
     @property
     def information_gain(self) -> Tensor:
-        """Realised 1/2 logdet(I + Phi Phi^T / noise_var) of the points observed, in nats, ``batch_shape``."""
+        """Realized 1/2 logdet(I + Phi Phi^T / noise_var) of the points observed, in nats, ``batch_shape``."""
         weights = self._posterior_weights()[1]
         with torch.no_grad():
             root = psd_safe_cholesky(weights.precision / weights.noise_var)
@@ -217,7 +217,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         return log_evidence(Phi, self._fit_targets() - self.mean_module(X), self.likelihood.noise.squeeze(-1))
 
     def compute_custom_loss(self, mll: MarginalLogLikelihood, **kwargs: Any) -> Tensor:
-        """The loss that ``fit_gpytorch_mll`` minimises: -(log evidence + log priors) / n."""
+        """The loss that ``fit_gpytorch_mll`` minimizes: -(log evidence + log priors) / n."""
         value = self.log_evidence()
         for _, module, prior, closure, _ in cast(Any, self).named_priors():
             value = value + prior.log_prob(closure(module)).sum()

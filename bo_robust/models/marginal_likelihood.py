@@ -88,7 +88,7 @@ class Evidence:
     prior: Callable[..., Prior]
     loss: Callable[..., tuple[float, Array]]
 
-    def maximise(
+    def maximize(
         self, y: Array, kept: Indices, steps: int = 2000, unit: float = 1.0, extra_noise: float | Array = 0.0
     ) -> Array:
         """Climb from ``start`` for at most so many steps of L-BFGS."""
@@ -274,7 +274,7 @@ class ModuleEvidence(Evidence):
     ) -> tuple[float, Array]:
         self._set(theta)
         rows = torch.as_tensor(kept)
-        try:  # GPyTorch factorises a covariance to which a linear kernel's is added
+        try:  # GPyTorch factorizes a covariance to which a linear kernel's is added
             mean, covariance, noise = self._moments(unit, extra_noise)
             root = torch.linalg.cholesky(covariance[rows][:, rows] + torch.diag(noise[rows]))
         except torch.linalg.LinAlgError:
@@ -378,7 +378,7 @@ def fit_evidence(
         return fit_gpytorch_mll_scipy(mll, closure=closure, **options)
     targets: Tensor = model.train_targets
     y, rows = targets.detach().cpu().double().numpy(), fit_rows(len(targets))
-    theta = evidence.maximise(y, rows)
+    theta = evidence.maximize(y, rows)
     loss, _ = evidence.loss(theta, y, rows)
     if loss >= IMPOSSIBLE:
         raise NotPSDError("no covariance matrix of the training points has a Cholesky factor.")

@@ -117,7 +117,7 @@ def given_first(mean: Tensor, covariance: Tensor, noise: Tensor) -> tuple[Tensor
 def information_gain(model: Model) -> Tensor:
     """1/2 logdet(I + N^(-1/2) K N^(-1/2)) of an exact GP's training inputs, in nats, ``batch_shape``.
 
-    N holds the noise variances: with N = noise_var I it is the realised gamma_t of the widths. It has no gradient. A
+    N holds the noise variances: with N = noise_var I it is the realized gamma_t of the widths. It has no gradient. A
     model with an attribute ``information_gain`` has its own; of a ``FeatureGP`` K is Phi Phi^T. ``ValueError`` for
     other models, or several outputs.
     """

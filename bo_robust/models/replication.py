@@ -27,7 +27,7 @@ def suggest_replicates(
     X_pending: Tensor | None = None,
     held_only: bool = False,
 ) -> Tensor | None:
-    """Suggest the points to measure again before the acquisition is maximised, ``k x d`` with 1 <= k <= q, or None.
+    """Suggest the points to measure again before the acquisition is maximized, ``k x d`` with 1 <= k <= q, or None.
 
     An observation that is better than all inliers, but flagged as an outlier or held, is a gross error or a discovery.
     A replicate decides. If it agrees, both become inliers, and a third observation makes sure of a flagged one. If it

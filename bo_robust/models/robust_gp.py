@@ -225,7 +225,7 @@ class RobustGP(RecommendingGP):
         scales = outcome_scales(within, self.outcome_limits) if self._learns_scale else [self.outcome_scale]
         scale, detection = find_outliers(self._search_data(), scales)
         self._set_scale(scale)
-        self._adopt(detection, restandardise=True)
+        self._adopt(detection, restandardize=True)
         self._warn(detection.explained)
         standard = fitted = self.to_standard_model()
         if on_cuda(Y) and len(standard.train_targets) < FEW:
@@ -235,7 +235,7 @@ class RobustGP(RecommendingGP):
             for own, value in zip(standard.parameters(), fitted.parameters(), strict=True):
                 own.copy_(value)
         if self.num_outliers:  # at the hyperparameters now fitted
-            self.detect_outliers(restandardise=False, known_inliers=self.inlier_mask)
+            self.detect_outliers(restandardize=False, known_inliers=self.inlier_mask)
             if len(scales) > 1:
                 self.inlier_probability.copy_(torch.as_tensor(detection.inlier_probability))
         return mll.eval()
@@ -323,8 +323,8 @@ class RobustGP(RecommendingGP):
         check_learnt(inputs, targets, self.train_Y_all)
         return cast(RobustGP, super().get_fantasy_model(inputs, targets, **kwargs))
 
-    def detect_outliers(self, restandardise: bool = True, known_inliers: Tensor | None = None) -> None:
-        """Choose the inliers at the present hyperparameters; ``restandardise`` trains the outcome transform on them.
+    def detect_outliers(self, restandardize: bool = True, known_inliers: Tensor | None = None) -> None:
+        """Choose the inliers at the present hyperparameters; ``restandardize`` trains the outcome transform on them.
 
         ``known_inliers``, ``m`` bool, is the choice of a fit among the first m rows; it stands if these are all.
         """
@@ -335,7 +335,7 @@ class RobustGP(RecommendingGP):
             held = self.held_mask.cpu().numpy()
         else:
             held = held_rows(data, detection.inlier_mask, self.outcome_scale)
-        self._adopt(detection._replace(held_mask=held), restandardise)
+        self._adopt(detection._replace(held_mask=held), restandardize)
         self.eval()
 
     def set_train_data(
@@ -448,13 +448,13 @@ class RobustGP(RecommendingGP):
             possible=self.within_limits().cpu().numpy(),
         )
 
-    def _adopt(self, detection: OutlierDetection, restandardise: bool) -> None:
+    def _adopt(self, detection: OutlierDetection, restandardize: bool) -> None:
         self.train()
         inliers = torch.as_tensor(detection.inlier_mask, device=self.train_Y_all.device)
         X, Y = self.train_X_all[inliers], self.train_Y_all[inliers]
         Yvar = None if self._train_Yvar_all is None else self._train_Yvar_all[inliers]
         if hasattr(self, "outcome_transform"):
-            self.outcome_transform.train(restandardise)
+            self.outcome_transform.train(restandardize)
             Y, Yvar = self.outcome_transform(Y=Y, Yvar=Yvar, X=self.transform_inputs(X))
         super().set_train_data(X, Y.squeeze(-1), strict=False)
         if Yvar is not None:
@@ -483,9 +483,9 @@ def _restore(model: RobustGP, _: Any) -> None:
     state: dict[str, Any] = model.__dict__.pop("_loaded")
     complete = all(value is not None for value in state.values()) and bool(state["outliers_detected"])
     if not complete or any(not torch.equal(state[x].to(model.get_buffer(x)), model.get_buffer(x)) for x in DATA):
-        return model.detect_outliers(restandardise=False)
+        return model.detect_outliers(restandardize=False)
     saved = {name: state[name].to(model.get_buffer(name)).cpu().numpy() for name in (*STATISTICS, *DEVIATIONS)}
     rows = enumerate(zip(*(saved.pop(name).tolist() for name in DEVIATIONS), strict=True))
     deviations = tuple(LocalDeviation(row, (row,), *values) for row, values in rows if values[0])
-    model._adopt(OutlierDetection(**saved, explained=math.nan, deviations=deviations), restandardise=False)
+    model._adopt(OutlierDetection(**saved, explained=math.nan, deviations=deviations), restandardize=False)
     model.eval()

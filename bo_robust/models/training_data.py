@@ -29,7 +29,7 @@ FEW = 2  # rewards that may be truncated without a word, unless these are all
 
 
 class TruncationWarning(UserWarning):
-    """A notable share of the rewards is truncated: the level is too small for them, or they are not centred."""
+    """A notable share of the rewards is truncated: the level is too small for them, or they are not centered."""
 
 
 class MovableGP(SingleTaskGP):
@@ -144,7 +144,7 @@ def check_no_outcome_transform(model: str, transform: OutcomeTransform | None) -
 
 @contextmanager
 def rewards_as_they_are() -> Iterator[None]:
-    """Silence BoTorch's advice to standardise rewards: heavy tails have no standard deviation to divide by."""
+    """Silence BoTorch's advice to standardize rewards: heavy tails have no standard deviation to divide by."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Data \(outcome observations\) is not standardized", InputDataWarning)
         yield
@@ -197,7 +197,7 @@ def warn_of_truncated(y: Tensor, truncated: Tensor, notable: float, level: float
     if notice is not None:
         warnings.warn(
             f"{notice} The level b_t is {level:.2g}, the median |reward| {float(y.abs().median()):.2g}. If these are "
-            "no outliers, raise `truncation` (its moment_bound or scale), or centre and rescale the rewards.",
+            "no outliers, raise `truncation` (its moment_bound or scale), or center and rescale the rewards.",
             TruncationWarning,
             stacklevel=4,
         )

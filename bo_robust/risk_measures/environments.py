@@ -145,7 +145,7 @@ class ContinuousEnvironment(_FixedEnvironment):
                 raise ValueError(f"distribution needs cdf and icdf, as Normal(0.5, 0.1); got {quoted(distribution)}.")
             if len(distribution.event_shape) > 0:
                 raise ValueError("the coordinates of the distribution must be independent (batch, not event shape).")
-        # The points need the bounds, which can be registered only after the module is initialised: empty until then.
+        # The points need the bounds, which can be registered only after the module is initialized: empty until then.
         super().__init__(bounds.new_zeros(0, bounds.shape[-1]), None, None)
         self._distribution, self._sampler, self._log_prob = distribution, sampler, log_prob
         self.register_buffer("bounds", bounds.detach().clone())
@@ -248,9 +248,9 @@ class PerturbationEnvironment(Environment):
     def ball(cls, radius: float, bounds: Tensor, num_points: int = 64, seed: int = 0) -> PerturbationEnvironment:
         """Make the Euclidean ball around x, within the box, as in StableOpt (Bogunovic et al. 2018).
 
-        The points are the centre and Sobol directions. Half of these have the full radius, where minima of smooth
+        The points are the center and Sobol directions. Half of these have the full radius, where minima of smooth
         functions mostly are; the others are spread over the inside. In one dimension they are an even grid, which
-        contains the centre if ``num_points`` is odd. The radius is in units of x, and the bounds fix dtype and device.
+        contains the center if ``num_points`` is odd. The radius is in units of x, and the bounds fix dtype and device.
         ``ValueError`` if the radius is not positive, ``num_points`` < 2, or the bounds are no box ``2 x d_x``.
         """
         check_positive(radius=radius)
@@ -301,7 +301,7 @@ def _check_points(name: str, z: Tensor) -> Tensor:
 
 
 def _check_probabilities(p: Tensor | None, z: Tensor | None) -> Tensor | None:
-    """The normalised probabilities, or None if they are all equal."""
+    """The normalized probabilities, or None if they are all equal."""
     if p is None:
         return None
     check_tensor("probabilities", p, floating=False)

@@ -97,7 +97,7 @@ BAD = [
     (["panels", 0], 3, "panels.0: input should be a valid mapping"),
     (["panels", 0, "problem"], "gp_draw", "panel 'p': problem: input should be a valid mapping, got 'gp_draw'"),
     (["methods"], [], "has no methods"),
-    (["methods", 1, "label"], "A", "two methods labelled 'A'"),
+    (["methods", 1, "label"], "A", "two methods labeled 'A'"),
     (["panels"], [], "has no panels"),
     (["panels"], [{"name": "p", "problem": {"kind": "gp_draw"}}] * 2, "two panels named 'p'"),
     (["panels", 0], {"problem": {"kind": "gp_draw"}}, "name: field required"),
@@ -331,7 +331,7 @@ def test_resolved_states_class_kind_and_constants(device):
     # no width given: the label stays, the record says which width it was
     label, found = used(name="gp-ucb")
     assert label == "GP-UCB"
-    assert found["width"] == {"kind": "randomised", "scale": 5.0**-0.5, "num_arms": 20}
+    assert found["width"] == {"kind": "randomized", "scale": 5.0**-0.5, "num_arms": 20}
     assert used(name="pi", margin=0.2)[1] == {"class": "ProbabilityOfImprovement", "margin": 0.2}
     assert used(name="random")[1] == {"class": "RandomArm"}
 

@@ -24,7 +24,7 @@ def models(X, Y):
     bounds = torch.tensor([[-1.0, 0.0], [2.0, 3.0]]).to(X)
     warp = Warp(d=2, indices=[0], concentration1_prior=LogNormalPrior(0.0, 0.1)).to(X)
     sums = AdditiveKernel(PeriodicKernel(active_dims=(0,)), LinearKernel(), MaternKernel(1.5)).to(X)
-    yield "standardised", SingleTaskGP(X, Y, input_transform=Normalize(2, bounds=bounds))
+    yield "standardized", SingleTaskGP(X, Y, input_transform=Normalize(2, bounds=bounds))
     yield "plain", SingleTaskGP(X, Y, outcome_transform=None, covar_module=ScaleKernel(RBFKernel(ard_num_dims=2)).to(X))
     yield "noise known", SingleTaskGP(X, Y, train_Yvar=0.01 * Y.square())
     yield "sum of kernels, warped", SingleTaskGP(X, Y, covar_module=sums, input_transform=warp)
