@@ -103,7 +103,7 @@ class Analysis:
         return self.space.encode_designs(x).to(self.U)
 
     def _known(self, chosen: Tensor) -> Tensor:
-        """Designs of a finite space, ``k x d``, that should not be proposed, because other readings teach more.
+        """Designs of a finite space, ``k x d``, that should not be proposed, because other observations teach more.
 
         They are those under way or failed, and those measured where the noise is small against what is unknown
         elsewhere.
@@ -205,7 +205,7 @@ def _output(j: int, Z: Tensor, X: Tensor | None = None) -> Tensor:
 
 
 def _failure_model(U: Tensor, failed: Tensor) -> SingleTaskGP:
-    """``SingleTaskGP`` of labels: 0 where there was a reading, 1 where the measurement failed.
+    """``SingleTaskGP`` of labels: 0 where there was an observation, 1 where the measurement failed.
 
     Where a region fails, labels follow a cliff. A failure by chance is noise, or a spike that spoils little around it.
     """

@@ -51,11 +51,11 @@ class Data:
 
     Attributes:
         X: ``n x d`` designs measured, n >= 0, in the order of measurement.
-        Y: ``n`` or ``n x m`` readings of m objectives, finite.
-        maximize: Whether large readings are good; one value, or one per objective.
-        constraints: ``n x k`` readings of constraints, which hold where they are at most 0; NaN where not measured.
-        outcome_limits: Smallest and largest possible reading, such as (0, 100) of a yield; either may be None. One
-            pair, or one (or None) per objective. A reading beyond them is flagged, and nothing beyond is expected.
+        Y: ``n`` or ``n x m`` observations of m objectives, finite.
+        maximize: Whether large observations are good; one value, or one per objective.
+        constraints: ``n x k`` observations of constraints, which hold where they are at most 0; NaN where not measured.
+        outcome_limits: Smallest and largest possible observation, such as (0, 100) of a yield; either may be None. One
+            pair, or one (or None) per objective. An observation beyond them is flagged, and nothing beyond is expected.
         X_pending: ``p x d`` designs under way. They are not suggested again, as if they were measured.
         X_failed: ``f x d`` designs whose measurement failed; their neighborhood is avoided where failure is likely.
     """

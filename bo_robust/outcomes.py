@@ -25,7 +25,7 @@ FAR = 100.0  # a value so many ranges of all others away from them stands for fa
 
 @dataclass(frozen=True)
 class Outputs:
-    """Readings in robust standard deviations, where large objectives are good and constraints hold up to 0.
+    """Observations in robust standard deviations, where large objectives are good and constraints hold up to 0.
 
     Objectives have a median of 0, or keep their zero, which says whether a logarithm makes sense.
     """

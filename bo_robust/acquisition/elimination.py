@@ -33,14 +33,14 @@ class Elimination:
     """What :func:`eliminate` found, for the acquisition functions of the coming round.
 
     Attributes:
-        t: The coming round, counted from 1: one more than the number of rewards.
+        t: The coming round, counted from 1: one more than the number of observations.
         active: The candidates that were not removed, ``h`` bool.
         acquisition_set: Those among which the largest bound is maximized, ``h`` bool: the active ones. By likelihood
-            it is the MAP candidate alone after a reward that informed it by half a bit or more.
+            it is the MAP candidate alone after an observation that informed it by half a bit or more.
         widths: w^u_t of the coming round, ``h``.
         removed: Who failed its test, by round: :func:`bo_robust.bandits.posteriors.elimination.timeline`, with
             ``name``. Rounds are counted from the first row of the data. It is not final: by likelihood a removed
-            candidate may become active again; with standardized rewards all rounds are tested anew.
+            candidate may become active again; with standardized observations all rounds are tested anew.
         map_candidate: Index of the most probable active candidate.
         assumptions_violated: Whether every candidate failed its test, the last active one too: then none fits.
         tested: Who was tested by errors in each row, ``n x 1`` or ``n x 2`` long: indices in U, -1 for nobody.
@@ -115,7 +115,7 @@ def eliminate(
     _check_chosen(chosen, elimination, n, h)
     predictions, start = model.predictions(), torch.zeros(1, h, dtype=torch.float64)
     gains, evidence = (torch.cat([start, x]).cumsum(0) for x in (predictions.gain, predictions.log_density))
-    # Row i is of round i + 1, before its reward.
+    # Row i is of round i + 1, before its observation.
     widths = torch.cat([widths_of_round(width, i + 1, gains[i : i + 1]) for i in range(n + 1)])
     if elimination == "errors":
         xi = [tests.noise_allowance(i + 1, noise_scale, h, delta) for i in range(n)]
@@ -204,8 +204,9 @@ def _run_error_tests(
 ) -> tuple[Tensor, Failures, Tensor]:
     """The test by errors over ``n`` rows: who is active (``1 x h``), who failed, and who was tested (``n x k``).
 
-    ``error`` and ``reach`` are ``n x h``, before each row's reward. With ``bounds`` (``n x h``) the active candidate of
-    largest bound is tested in each row after the first ``num_initial``, without them those ``chosen``, ``n x k``.
+    ``error`` and ``reach`` are ``n x h``, before each row's observation. With ``bounds`` (``n x h``) the active
+    candidate of largest bound is tested in each row after the first ``num_initial``. Without ``bounds`` the candidates
+    ``chosen`` (``n x k``) are tested.
     """
     start = error.new_zeros(1, error.shape[1])
     active, (sums, failures) = torch.ones_like(start, dtype=torch.bool), tests.untested(start)

@@ -10,8 +10,8 @@ zero, (y - center) / scale with numbers chosen beforehand: their prior is the th
 Parameters are mapped to the unit box. Both senses of the objective are understood.
 
 Trials that run, or were abandoned, are hallucinated: their means stay, their variances are as if observed. Ax never
-forgets an abandoned trial, so mark a trial that says nothing about its point as failed. A design whose second reading
-fails is measured again; abandon the trial to have it left alone.
+forgets an abandoned trial, so mark a trial that says nothing about its point as failed. A design whose second
+observation fails is measured again; abandon the trial to have it left alone.
 """
 
 import math
@@ -91,8 +91,8 @@ class ValueOfDesigns(AcquisitionFunction):
 class RobustAcquisition(Acquisition):
     """Ax' ``Acquisition``, which may also measure arms again and choose conditions.
 
-    The models learn which side of each objective is good. Where the search space is finite, a reading that is better
-    than all inliers, but flagged as an outlier, is measured a second time before the maximum
+    The models learn which side of each objective is good. Where the search space is finite, an observation that is
+    better than all inliers, but flagged as an outlier, is measured a second time before the maximum
     (:func:`bo_robust.suggest_replicates`). Ax leaves out points observed or pending there, as suits expected
     improvement; the maximum of an upper confidence bound is over all points. Several points are chosen one after the
     other, the earlier ones hallucinated.
@@ -310,8 +310,8 @@ def complete_observed(client: Client, trial_index: int, conditions: Mapping[str,
 def recommend(client: Client) -> tuple[dict[str, Any], float]:
     """Return the parameters to use among those observed, and the model's mean there, in units of the objective.
 
-    They are those of the best mean, and not those of the luckiest observation, nor of a design whose only readings are
-    outliers or held. Where the method chooses conditions, the design comes without conditions, and mean and
+    They are those of the best mean, and not those of the luckiest observation, nor of a design whose only observations
+    are outliers or held. Where the method chooses conditions, the design comes without conditions, and mean and
     best are of the value at risk (the UPPER tail where the objective is minimized). Under constraints on outcomes the
     means there must keep them. Raises ``ValueError`` if the strategy is not that of :func:`generation_strategy`, its
     initial design is not completed, no mean keeps the constraints, one is relative, or there are several objectives.

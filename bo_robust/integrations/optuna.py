@@ -52,9 +52,9 @@ class RobustSampler(BaseSampler):
     whose value is outside it are left out of the model. A range that changes in every second trial or more often, or
     came back more than once, depends on other parameters: such a parameter counts as conditional.
 
-    Trials that were pruned, failed or returned an infinite value are not readings, but keep the sampler away from where
-    failure is likelier than success. Running trials are not proposed again. A worker that was killed leaves a running
-    trial behind: ``RDBStorage(heartbeat_interval=...)`` turns it into a failed one.
+    Trials that were pruned, failed or returned an infinite value are not observations, but keep the sampler away from
+    where failure is likelier than success. Running trials are not proposed again. A worker that was killed leaves a
+    running trial behind: ``RDBStorage(heartbeat_interval=...)`` turns it into a failed one.
 
     Constraints are those of ``trial.set_constraint`` (or of an older ``constraints_func``), feasible at most 0. A trial
     without a value of one says nothing about that one. Studies may have several objectives.

@@ -43,10 +43,10 @@ UNEXPLAINED = 1.0  # when the dictionary misses more than this many noise varian
 
 
 def group_copies(X: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Group points ``n x d`` and rewards ``n`` by points of equal coordinates: regression data of the distinct points.
+    """Group points ``n x d`` and observations ``n`` by equal points, into regression data of the distinct points.
 
-    The c rewards of one point inform the posterior as their mean does, with 1/c of the noise. Returns the row in which
-    each distinct point occurs first, ascending; sqrt(c); sqrt(c) times the mean reward.
+    The c observations of one point inform the posterior as their mean does, with 1/c of the noise. Returns the row in
+    which each distinct point occurs first, ascending; sqrt(c); sqrt(c) times the mean observation.
     """
     _, label, counts = torch.unique(X, dim=0, return_inverse=True, return_counts=True)
     n, num = X.shape[0], counts.shape[0]
@@ -64,7 +64,7 @@ class BKBModel(FeatureGP):
 
     The variance does not starve far from the dictionary. With n <= ``min_size`` distinct points the dictionary holds
     all of them, and the model is the exact GP. Copies of a point are counted, not repeated. All else is as in
-    :class:`FeatureGP`; with an outcome transform, leverage scores are in units of the transformed rewards.
+    :class:`FeatureGP`; with an outcome transform, leverage scores are in units of the transformed observations.
 
     The draw starts from ``min_size`` points chosen uniformly and takes two rounds. In each, a distinct point with c
     copies enters with probability 1 - (1 - p)^c, p = min(1, q sigma~^2), where sigma~^2 uses all data and the

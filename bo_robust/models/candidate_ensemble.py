@@ -35,8 +35,8 @@ from bo_robust.utils.upstream import check_tensor_args, standardizes_one_output
 class CandidateEnsemble(GPyTorchModel, GP):
     """Exact GPs under h candidate priors, weighted by their marginal likelihood.
 
-    Candidates are priors in the units of the rewards. With ``outcome_transform=Standardize(m=1)`` they are priors of
-    the rewards standardized by all of them.
+    Candidates are priors in the units of the observations. With ``outcome_transform=Standardize(m=1)`` they are priors
+    of the observations standardized by all of them.
 
     Use it where lengthscale, period, additive decomposition, kernel family or prior mean are unknown and you can name
     candidates, and where the first points may not show f's variation: a fit settles there on one answer. Do not use it
@@ -44,7 +44,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
     with outliers: give it the inliers of a ``RobustGP``. It costs O(h n^3).
 
     Its posterior is one Gaussian with the mean and covariance of the mixture of the candidates' posteriors, which
-    :meth:`member_moments` and :meth:`member_posterior` return. Which candidates the rewards contradict is found by
+    :meth:`member_moments` and :meth:`member_posterior` return. Which candidates the observations contradict is found by
     :func:`~bo_robust.acquisition.eliminate`.
 
     Nothing is fitted: ``fit_gpytorch_mll`` returns at once. The model never changes: methods return a new one. Data and
@@ -52,7 +52,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
 
     Args:
         train_X: ``n x d`` points, n >= 0, in the order observed.
-        train_Y: ``n x 1`` rewards, finite.
+        train_Y: ``n x 1`` observations, finite.
         candidates: U, at least one: each a :class:`Candidate` or a dict of arguments of :func:`candidate`. Their
             modules are copied to the dtype and device of the data.
         input_transform: Applied to X before the candidates see it; its coefficients may not be learned.
@@ -208,10 +208,10 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def condition_on_observations(
         self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
     ) -> CandidateEnsemble:
-        """A new ensemble with points ``n' x d`` and rewards ``n' x 1`` added, O(h n^2) a row.
+        """A new ensemble with points ``n' x d`` and observations ``n' x 1`` added, O(h n^2) a row.
 
-        It equals an ensemble of all rewards, to rounding. Raises ``ValueError`` if data are not finite or not as the
-        model's, or ``noise`` is given.
+        It equals an ensemble of all observations, to rounding. Raises ``ValueError`` if data are not finite or not as
+        the model's, or ``noise`` is given.
         """
         if noise is not None or kwargs:
             raise ValueError("candidates have their own noise_var: give X and Y only.")

@@ -2,9 +2,9 @@
 
 mu(x) = m(x) + k(x, X) alpha and sigma^2(x) = k(x, x) - |R k(X, x)|^2 with R = L^-1, L L^T = K + noise. GPyTorch's
 prediction strategy also evaluates the kernel between the points and solves with the factor; here neither happens. By
-``posterior``, a search of ``GPUCB`` or ``ValueAtRiskUCB`` takes 1.5 to 1.8 times as long (30 to 200 rewards, up to 64
-conditions; in pairs, one thread). alpha and R are kept with the model's prediction strategy, which the model drops when
-its data or hyperparameters are set.
+``posterior``, a search of ``GPUCB`` or ``ValueAtRiskUCB`` takes 1.5 to 1.8 times as long (30 to 200 observations, up to
+64 conditions; in pairs, one thread). alpha and R are kept with the model's prediction strategy, which the model drops
+when its data or hyperparameters are set.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     define it too, because its posterior may be another. They are None where there is a batch shape, several outputs,
     an outcome transform other than ``Standardize``, or a prediction strategy of the kernel's own. Results are
     differentiable in X. The variance is at least ``MIN_VARIANCE``, in units of ``Standardize``: BoTorch's own limit, in
-    units of the rewards, would hide the variance of small ones.
+    units of the observations, would hide the variance of small ones.
     """
     gp: Any = model
     kind = type(gp)

@@ -73,10 +73,10 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
 
     Args:
         train_X: ``n x d`` points, n >= 1; no batch shape.
-        train_Y: ``n x 1`` rewards, finite.
+        train_Y: ``n x 1`` observations, finite.
         features: :class:`~bo_robust.models.FourierMap` or :class:`~bo_robust.models.NystromMap`.
-        noise_var: lambda, a fixed noise variance in the units of the rewards. After the outcome transform it must be at
-            least 1e-6 in float64 and 1e-4 in float32. With neither this nor ``likelihood`` it is learned.
+        noise_var: lambda, a fixed noise variance in the units of the observations. After the outcome transform it must
+            be at least 1e-6 in float64 and 1e-4 in float32. With neither this nor ``likelihood`` it is learned.
         likelihood: A ``GaussianLikelihood``, in place of ``noise_var``.
         covar_module: Kernel without batch shape.
 
@@ -224,11 +224,11 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         return -value / self.train_targets.shape[-1]
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> FeatureGP:
-        """A new model with points ``batch_shape x n' x d`` and rewards ``batch_shape' x n' x 1`` added.
+        """A new model with points ``batch_shape x n' x d`` and observations ``batch_shape' x n' x 1`` added.
 
-        Leading dimensions of the rewards beyond those of the points are outcomes of the same points. ``ValueError`` if
-        data are not finite, have not the model's dtype and device, or have more than one output, or if ``noise`` is
-        given.
+        Leading dimensions of the observations beyond those of the points are outcomes of the same points.
+        ``ValueError`` if data are not finite, have not the model's dtype and device, or have more than one output, or
+        if ``noise`` is given.
         """
         check_added(X, Y)
         if fantasize.off():
@@ -258,7 +258,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
     def set_train_data(
         self, inputs: Tensor | Iterable[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
     ) -> None:
-        """Replace the data (``n x d`` points, ``n`` transformed rewards) and keep the hyperparameters.
+        """Replace the data (``n x d`` points, ``n`` transformed observations) and keep the hyperparameters.
 
         In evaluation mode points are transformed ones, as in ``ExactGP``. ``ValueError`` if targets are not finite, or
         if ``strict`` and data differ in shape, dtype or device from the old.

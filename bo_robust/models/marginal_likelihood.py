@@ -42,7 +42,7 @@ FLOOR = min_fixed_noise.value(torch.float64)  # GPyTorch's, of known noise varia
 LARGEST = 50.0  # logarithm of a lengthscale or noise variance
 SMALLEST = 1e-10  # of a lengthscale or noise variance that has no lower bound
 LEAST_UNIT = 1e-100  # a unit whose square is not rounded to zero
-MOST = 800  # rewards that hyperparameters are fitted to: the evidence of n takes O(n^3), and more would teach little
+MOST = 800  # observations that hyperparameters are fitted to: the evidence of n takes O(n^3), and more teach little
 
 
 @cache
@@ -77,7 +77,7 @@ class Prior(NamedTuple):
 class Evidence:
     """The evidence as a function of the hyperparameters ``theta``, a vector within ``bounds``, from ``start`` on.
 
-    ``prior(theta, unit, extra_noise)`` is that of rewards at all training points. ``loss(theta, y, kept, unit,
+    ``prior(theta, unit, extra_noise)`` is that of observations at all training points. ``loss(theta, y, kept, unit,
     extra_noise)`` is minus the log evidence of the rows ``kept`` of targets ``y``, ``n``, minus the log prior, up to a
     constant, and its gradient. Targets may be in another ``unit`` than known noise variances, which are then divided by
     its square. Every target has a noise variance of ``extra_noise`` more.
@@ -363,10 +363,10 @@ def fit_evidence(
 ) -> OptimizationResult:
     """Climb the evidence and log prior as ``fit_gpytorch_mll_scipy`` does, but by gradients that are written out.
 
-    Both end at the same hyperparameters, to the tolerance of L-BFGS, unless there are several maxima or the rewards are
-    more than :func:`fit_rows` takes. With modules other than BoTorch's default ones, a ``closure`` or any of its
-    ``options``, it is that function. Use it as ``fit_gpytorch_mll(mll, optimizer=fit_evidence)``, which starts
-    elsewhere where this raises ``NotPSDError``: no covariance matrix on the way has a Cholesky factor.
+    Both end at the same hyperparameters, to the tolerance of L-BFGS, unless there are several maxima or the
+    observations are more than :func:`fit_rows` takes. With modules other than BoTorch's default ones, a ``closure`` or
+    any of its ``options``, it is that function. Use it as ``fit_gpytorch_mll(mll, optimizer=fit_evidence)``, which
+    starts elsewhere where this raises ``NotPSDError``: no covariance matrix on the way has a Cholesky factor.
     """
     model: Any = mll.model
     exact = type(mll) is ExactMarginalLogLikelihood and isinstance(model, SingleTaskGP)

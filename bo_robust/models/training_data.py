@@ -25,7 +25,7 @@ from bo_robust.utils.specs import build
 from bo_robust.utils.upstream import drop_prediction_strategy, move_original_inputs
 
 ROUNDING = 16.0  # units in the last place by which a change of units there and back moves a coordinate
-FEW = 2  # rewards that may be truncated without a word, unless these are all
+FEW = 2  # observations that may be truncated without a word, unless these are all
 
 
 class TruncationWarning(UserWarning):
@@ -172,9 +172,9 @@ def one_noise_likelihood(
 
 
 def truncation_notice(y: Tensor, truncated: Tensor, notable: float) -> str | None:
-    """What to say of rewards ``batch_shape x n``, ``truncated`` (bool) or not; None if they are few.
+    """What to say of observations ``batch_shape x n``, ``truncated`` (bool) or not; None if they are few.
 
-    In a batch the member with most truncated rewards is looked at.
+    In a batch the member with most truncated observations is looked at.
     """
     y, truncated = y.reshape(-1, y.shape[-1]), truncated.reshape(-1, y.shape[-1])
     worst = int(truncated.sum(-1).argmax())
