@@ -35,7 +35,8 @@ class RobustGPSurrogate(GaussianProcessSurrogate):
     """BayBE's ``GaussianProcessSurrogate``, its components included, with outlier detection, one model a target.
 
     Task parameters are refused. The objective says whether large or small observations are good; where it asks to match
-    a value, no variance is inflated. ``outlier_share`` and ``outlier_density`` are those of :class:`bo_robust.models.RobustGP`.
+    a value, no variance is inflated. ``outlier_share`` and ``outlier_density`` are as in
+    :class:`bo_robust.models.RobustGP`.
 
     Examples:
         >>> campaign = Campaign(searchspace, objective, BotorchRecommender(surrogate_model=RobustGPSurrogate()))
