@@ -129,7 +129,7 @@ GRID: dict[str, dict[str, Any]] = {
     "known": {"name": "known"},
     "RobustGP": {"name": "RobustGP"},
     "RobustGP + replicates": {"name": "RobustGP", "replicates": True},
-    "Winsorized": {"name": "Winsorized"},
+    "Winsorised": {"name": "Winsorised"},
     "relevance pursuit": {"name": "RobustRelevancePursuitSingleTaskGP"},
     "RCGP": {"name": "RCGP"},
     "TPE": {"name": "Optuna", "sampler": "tpe"},

@@ -16,7 +16,7 @@ __all__ = ["curves", "draw"]
 SHOWN = {
     "RobustGP": ("RobustGP", "tab:red", "-"),
     "RobustGP + replicates": ("RobustGP, with suggest_replicates", "tab:orange", "-"),
-    "Winsorized": ("rewards Winsorized", "tab:blue", "-"),
+    "Winsorised": ("rewards Winsorised", "tab:blue", "-"),
     "RCGP": ("RCGP", "tab:purple", "-"),
     "known": ("wrong readings known", "black", ":"),
 }

@@ -119,7 +119,7 @@ BOTORCH_METHODS: dict[str, Callable[..., Any]] = {
     "RobustGP": Robust,
     "RobustRelevancePursuitSingleTaskGP": RelevancePursuit,
     "SingleTaskGP": Plain,
-    "Winsorized": Winsorized,
+    "Winsorised": Winsorized,  # as stored results and their figures have it
     "known": Known,
 }
 
