@@ -215,8 +215,8 @@ def noise_of_trials(kernel: ArmKernel, noise_var: float | Tensor, trials: int) -
         raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
     check_positive(noise_var=float(noise.min()))
     check_finite("noise_var", noise)
-    refuse_tf32(like)
-    noise, floor = noise.expand(trials), LEAST_NOISE * torch.finfo(like.dtype).eps * like.amax(-1)
+    refuse_tf32(template)
+    noise, floor = noise.expand(trials), LEAST_NOISE * torch.finfo(template.dtype).eps * template.amax(-1)
     if bool((noise < floor).any()):
         raise ValueError(
             f"noise_var must be at least {float(floor.max()):.2g} in {template.dtype} ({LEAST_NOISE:g} roundings of "
