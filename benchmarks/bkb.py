@@ -36,9 +36,9 @@ def make_problem(n: int, d: int, lengthscale: float, seed: int) -> tuple[ArmKern
     """Arms uniform in [0, 1]^d and f, a sum of 30 random bumps scaled to [0, 1]."""
     rng = stream(seed, "problem", 0)
     arms = torch.from_numpy(rng.random((n, d)))
-    centres, weights = torch.from_numpy(rng.random((30, d))), torch.from_numpy(rng.standard_normal(30))
+    centers, weights = torch.from_numpy(rng.random((30, d))), torch.from_numpy(rng.standard_normal(30))
     k = SquaredExponential(lengthscale)
-    f = torch.cat([k(block, centres) @ weights for block in arms.split(65_536)])
+    f = torch.cat([k(block, centers) @ weights for block in arms.split(65_536)])
     f = (f - f.min()) / (f.max() - f.min())
     return ArmKernel.from_covariance(k, arms), f
 

@@ -8,7 +8,7 @@ Some of the readings are wrong, by 10 standard deviations of f to the bad side.
   ``EliminationUCB`` over an ensemble of all readings, or of the inliers of a ``RobustGP``; ``GPUCB`` over that
   ``RobustGP``. Regret in standard deviations of f.
 - ``many``: 2,000 readings of which 100 are wrong. ``BKBModel`` of all, or of the inliers that ``RobustGP`` finds in
-  four blocks of 500 neighbours; ``TruncatedFeatureGP`` of all. RMSE at new points, in standard deviations of f.
+  four blocks of 500 neighbors; ``TruncatedFeatureGP`` of all. RMSE at new points, in standard deviations of f.
 
 Each part runs without wrong readings as well. Compared are pairs of equal f, noise and seeds.
 """
@@ -121,20 +121,20 @@ def many(method: str, wrong: bool, repetition: int) -> float:
     model: Any
     if method == "TruncatedFeatureGP":
         found = propose_constants(Y.flatten())
-        Y = (Y - found.centre) / found.scale
+        Y = (Y - found.center) / found.scale
         level = ATANystromTruncation(found.moment_bound, found.alpha, delta=0.1, horizon=n, num_features=200)
         model = fitted(TruncatedFeatureGP(X, Y, NystromMap(size=200), level, noise_var=found.noise_var))
-        mean = found.centre + found.scale * model.posterior(new).mean
+        mean = found.center + found.scale * model.posterior(new).mean
     else:
         inlier = torch.ones(n, dtype=torch.bool)
         if method == "inliers":
-            for rows in neighbours(X, 500):
+            for rows in neighbors(X, 500):
                 inlier[rows] = fitted(RobustGP(X[rows], Y[rows])).inlier_mask
         mean = fitted(BKBModel(X[inlier], Y[inlier])).posterior(new).mean
     return float((mean.flatten() - f(new)).square().mean().sqrt() / spread)
 
 
-def neighbours(X: Tensor, size: int) -> list[Tensor]:
+def neighbors(X: Tensor, size: int) -> list[Tensor]:
     """Rows in blocks of at most ``size``, by halving at the median of the widest coordinate."""
 
     def halved(rows: Tensor) -> list[Tensor]:

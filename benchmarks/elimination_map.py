@@ -26,7 +26,7 @@ from bo_robust.experiments.statistics import mean_interval
 NOISES = (0.03, 0.1, 0.3)
 BOUNDS = (0.5, 2.0, 8.0)
 WIDTHS: dict[str, dict[str, Any]] = {
-    **{f"B {B:g}": {"kind": "self_normalised", "norm_bound": B, "delta": 0.05} for B in BOUNDS},
+    **{f"B {B:g}": {"kind": "self_normalized", "norm_bound": B, "delta": 0.05} for B in BOUNDS},
     "finite": {"kind": "finite", "delta": 0.05},
 }
 METHODS = {"HE": "he-gp-ucb", "MLE": "mle-gp-ucb", "Expected": "expected-ucb"}

@@ -156,7 +156,7 @@ def compared(results: list[Result]) -> dict[str, float]:
     }
 
 
-def summarise(name: str, regime: str, most: int, results: list[Result]) -> None:
+def summarize(name: str, regime: str, most: int, results: list[Result]) -> None:
     """Report a model under a regime."""
     detail, found = {"model": name, "regime": regime, "n": most, "sets": len(results)}, compared(results)
     clean, large = regime == "clean", regime.startswith("5")
@@ -265,7 +265,7 @@ def main() -> None:
         for (table, formula), seed in product(TABLES[given.group].items(), range(splits)):
             data = split(table, formula, seed, given.n, regime)
             results.append((data, score(SingleTaskGP, data, seed), score(make, data, seed)))
-        summarise(name, regime, given.n, results)
+        summarize(name, regime, given.n, results)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from benchmarks.common import options, report, report_environment
 from bo_robust.acquisition import ValueAtRiskUCB
 from bo_robust.experiments.conditions.methods import PAPER_WIDTH
 from bo_robust.experiments.conditions.shared_gp import SharedGP
-from bo_robust.experiments.loop_environment import initial_pairs
+from bo_robust.experiments.loop_conditions import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem, regret
 from bo_robust.experiments.statistics import log_regret, mean_interval

@@ -34,7 +34,7 @@ REGIMES = {"clean": 0.0, "factor": 0.1, "sd": 0.1}  # share of wrong readings
 
 
 def exponential(f: Tensor, scale: float = 1.5) -> Tensor:
-    """exp(scale f), f standardised over the candidates."""
+    """exp(scale f), f standardized over the candidates."""
     return (scale * (f - f.mean()) / f.std()).exp()
 
 

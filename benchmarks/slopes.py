@@ -97,7 +97,7 @@ def candidates(X: Tensor, _: Tensor | None = None) -> ArmKernel:
 WORKS = {
     "gp-ucb": Work(GPUCB, exact, (1_000_000, 100), (20_000, 30_000)),
     "tgp-ucb": Work(lambda w: TGPUCB(w, TGPTruncation(4.0, 1.0)), exact, (1_000_000, 100), (20_000, 30_000)),
-    # ten neighbours in the list are the conditions of a design
+    # ten neighbors in the list are the conditions of a design
     "v-ucb": Work(lambda w: VUCB(w, 0.1, 10), exact, (1_000_000, 100), (20_000, 30_000)),
     "he-gp-ucb": Work(
         lambda w: HEGPUCB(w, NOISE_VAR**0.5, 0.1), partial(exact, h=len(CANDIDATES)), (5400, 100), (2000, 10_000), 3

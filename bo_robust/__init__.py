@@ -1,4 +1,4 @@
-"""bo_robust: Bayesian optimisation when the textbook assumptions fail.
+"""bo_robust: Bayesian optimization when the textbook assumptions fail.
 
 The classes below are those for BoTorch. Algorithms over finite arms are in ``bo_robust.bandits``, widths and truncation
 levels in ``bo_robust.confidence``, environments and functionals in ``bo_robust.risk_measures``. Importing any

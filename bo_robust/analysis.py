@@ -35,7 +35,7 @@ from bo_robust.search_space import among
 NOISE_FLOOR = 1e-6  # least noise variance that is learned; BoTorch's 1e-4 blurs the optimum of a noise-free objective
 HALFWAY = 0.5  # between the label of a success and that of a failure
 # The acquisition falls by this times the squared excess of the label over HALFWAY. Where failure is sure it is 2,500
-# lower, which rules the design out; so much steeper would stop line searches at the edge.
+# lower, which rules the design out. A steeper fall would stop line searches at the edge.
 STEEP = 1e4
 
 
@@ -88,7 +88,7 @@ class Analysis:
                     return x
         return None
 
-    def maximise(self, chosen: Tensor, restarts: int, raw_samples: int) -> Tensor:
+    def maximize(self, chosen: Tensor, restarts: int, raw_samples: int) -> Tensor:
         """The design of the largest acquisition value, ``1 x d``, beside the chosen ones."""
         pending = torch.cat([self.pending, self.space.encode(chosen).to(self.U)])
         if not pending.isfinite().all():  # conditions that are not known yet
@@ -96,14 +96,14 @@ class Analysis:
         acqf = self._acquisition(pending if len(pending) else None)
         if self.failing is not None:
             acqf = _WhereTrialsSucceed(acqf, self.failing)
-        return self.space.maximise(acqf, restarts, raw_samples, self.U.device, self._known(chosen))
+        return self.space.maximize(acqf, restarts, raw_samples, self.U.device, self._known(chosen))
 
     def _designs(self, x: Tensor) -> Tensor:
         """Coordinates of designs without their conditions."""
         return self.space.encode_designs(x).to(self.U)
 
     def _known(self, chosen: Tensor) -> Tensor:
-        """Designs, ``k x d``, of which another reading would teach less than one of other designs of a finite space.
+        """Designs of a finite space, ``k x d``, that should not be proposed, because other observations teach more.
 
         They are those under way or failed, and those measured where the noise is small against what is unknown
         elsewhere.
@@ -180,7 +180,7 @@ class Analysis:
 
 
 class _WhereTrialsSucceed(AcquisitionFunction):
-    """An acquisition function where success is likelier than failure; elsewhere the lower the surer failure is.
+    """An acquisition function that falls with the probability of failure where failure is likelier than success.
 
     A failure tells of a constraint, of which success or failure is all that is seen (Gelbart, Snoek & Adams 2014,
     "Bayesian optimization with unknown constraints"). The wrapped values are logarithms or bounds.
@@ -205,7 +205,7 @@ def _output(j: int, Z: Tensor, X: Tensor | None = None) -> Tensor:
 
 
 def _failure_model(U: Tensor, failed: Tensor) -> SingleTaskGP:
-    """``SingleTaskGP`` of labels: 0 where there was a reading, 1 where the measurement failed.
+    """``SingleTaskGP`` of labels: 0 where there was an observation, 1 where the measurement failed.
 
     Where a region fails, labels follow a cliff. A failure by chance is noise, or a spike that spoils little around it.
     """
@@ -223,10 +223,10 @@ def _fitted(build: Callable[..., Any], **modules: Any) -> Any:
     return model.eval()
 
 
-def _modules(choice: Choice, like: Tensor) -> dict[str, Any]:
+def _modules(choice: Choice, template: Tensor) -> dict[str, Any]:
     """BoTorch's default likelihood with a lower floor of the noise, where one is learned."""
     if choice.model not in (RobustGP, TruncatedGP) or "noise_var" in choice.model_options:
         return {}
     prior = LogNormalPrior(-4.0, 1.0)
     floor = GreaterThan(NOISE_FLOOR, transform=None, initial_value=prior.mode)
-    return {"likelihood": GaussianLikelihood(noise_prior=prior, noise_constraint=floor).to(like)}
+    return {"likelihood": GaussianLikelihood(noise_prior=prior, noise_constraint=floor).to(template)}

@@ -22,7 +22,7 @@ SHAPING = ("bounds", "levels", "step", "sum", "where")  # options for proposals 
 
 
 class Campaign:
-    """The tables and what is asked, read and recognised; ``TableError`` where they cannot be.
+    """The tables and what is asked, read and recognized; ``TableError`` where they cannot be.
 
     Attributes:
         results, listed: The tables of readings and of candidates (or None).
@@ -55,8 +55,8 @@ class Campaign:
         self.limits = limits_of(options.limits, self.objectives, self.results)
         self.equalities = sums(options.sum, self.tables)
         self.inequalities = inequalities(options.where, self.results)
-        self._recognise()
-        self._recognise_mixture()
+        self._recognize()
+        self._recognize_mixture()
         self._sort_rows()
         self._read()
 
@@ -69,7 +69,7 @@ class Campaign:
         shared = [name for name in self.results.names if name in listed.names]
         return read_table(self.options.candidates, shared, self.options.decimal) if shared else listed
 
-    def _recognise(self) -> None:
+    def _recognize(self) -> None:
         """Find the parameters and conditions, columns of the list that name its rows, and what is left out."""
         constrained = [name for names, *_ in (*self.equalities, *self.inequalities) for name in names]
         about = column_options(self.options, self.tables, constrained)
@@ -101,7 +101,7 @@ class Campaign:
             raise TableError(f"{source.path} has no column {name!r}, which --parameters names.")
         return names
 
-    def _recognise_mixture(self) -> None:
+    def _recognize_mixture(self) -> None:
         """Add the sum that columns have in every row, as the parts of a mixture do."""
         self.mixture: list[str] = []
         parts = [c for c in self.columns if not (c.categories or c.observed)]
@@ -225,7 +225,7 @@ class Campaign:
 
 
 def _sum_of(totals: np.ndarray, least_range: float) -> float | None:
-    """The sum that all rows have, but for weighing: the roundest in their range; None where they differ."""
+    """The sum that all rows share up to errors of weighing, the roundest in their range; None where they differ."""
     median = float(np.median(totals))
     off = float(np.abs(totals - median).max())
     exact = 1e-6 * max(1.0, float(np.abs(totals).max()))

@@ -112,7 +112,7 @@ class Column:
 
 
 def column_of(name: str, tables: Sequence[Table], options: ColumnOptions) -> Column:
-    """Recognise a column from its cells in all tables, and what the user says of it; raises ``TableError``."""
+    """Recognize a column from its cells in all tables, and what the user says of it; raises ``TableError``."""
     kind, levels = options.kinds.get(name), [str(level) for level in options.levels.get(name, ())]
     places = [(table, i, cell) for table in tables for i, cell in enumerate(table.cells(name))]
     for table, i, cell in places:
@@ -245,8 +245,8 @@ def _rows(table: Table, names: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _names_rows(table: Table, name: str) -> bool:
     cells = [cell for cell in table.cells(name) if cell]
-    own = sum(count == 1 for count in Counter(cells).values())
-    return len(cells) > 1 and 2 * own > len(table.rows) and all(written(cell) is None for cell in cells)
+    singles = sum(count == 1 for count in Counter(cells).values())
+    return len(cells) > 1 and 2 * singles > len(table.rows) and all(written(cell) is None for cell in cells)
 
 
 def _counts_rows(table: Table, name: str) -> bool:
@@ -263,7 +263,7 @@ def _counts_rows(table: Table, name: str) -> bool:
 
 
 def _repeats(table: Table, name: str, outcome: str) -> bool:
-    """Whether a column has the values of an outcome, but for a tenth of their range, as single readings of a mean."""
+    """Whether a column repeats an outcome to a tenth of its range, as the single readings of a mean do."""
     read = list(zip(table.numbers(name), table.numbers(outcome), strict=True))
     mark = table.mark
     both = [(a, b) for a, b in read if a is not None and b is not None]

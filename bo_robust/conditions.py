@@ -41,11 +41,11 @@ class ConditionedSpace:
     conditioned = True
 
     @classmethod
-    def of(cls, given: Space, X: Any) -> ConditionedSpace:
+    def from_space(cls, space: Space, X: Any) -> ConditionedSpace:
         """The space with its conditions; raises ``ValueError`` where there is none."""
-        if given.fixed or not 0.0 < given.worst < 1.0:
+        if space.fixed or not 0.0 < space.worst < 1.0:
             raise ValueError("conditions need a worst share in (0, 1), and nothing fixed.")
-        conditions, box, listed = list(given.conditions), given.bounds, given.candidates
+        conditions, box, listed = list(space.conditions), space.bounds, space.candidates
         d = numbers("bounds", box).shape[-1] if box is not None else len(conditions)
         d = numbers("candidates", listed).shape[-1] + len(conditions) if listed is not None else d
         if len(set(conditions)) != len(conditions) or not set(conditions) < set(range(d)):
@@ -56,20 +56,20 @@ class ConditionedSpace:
         if X.ndim != 2 or X.shape[-1] != d:
             raise ValueError(f"X must be k x {d} finite numbers, got shape {tuple(X.shape)}.")
         alone = replace(
-            given,
+            space,
             bounds=None if box is None else numbers("bounds", box)[:, chosen],
-            discrete={k: given.discrete[i] for k, i in enumerate(chosen) if i in given.discrete},
-            categorical={k: given.categorical[i] for k, i in enumerate(chosen) if i in given.categorical},
-            equality_constraints=_of_designs(given.equality_constraints, chosen),
-            inequality_constraints=_of_designs(given.inequality_constraints, chosen),
+            discrete={k: space.discrete[i] for k, i in enumerate(chosen) if i in space.discrete},
+            categorical={k: space.categorical[i] for k, i in enumerate(chosen) if i in space.categorical},
+            equality_constraints=_of_designs(space.equality_constraints, chosen),
+            inequality_constraints=_of_designs(space.inequality_constraints, chosen),
         )
         Z = X[:, conditions]
         values, counts = Z.unique(dim=0, return_counts=True)
         ends = torch.stack([Z.amin(0), Z.amax(0)]) if len(Z) else torch.zeros(2, len(conditions)).double()
-        kinds = {k: sorted(given.categorical[i]) for k, i in enumerate(conditions) if i in given.categorical}
+        kinds = {k: sorted(space.categorical[i]) for k, i in enumerate(conditions) if i in space.categorical}
         seen = SearchSpace(ends, None, {}, {k: numbers("categorical values", v) for k, v in kinds.items()})
-        designs = SearchSpace.of(alone, X[:, chosen])
-        return cls(designs, seen, chosen, conditions, values, counts, given.set_conditions, given.worst)
+        designs = SearchSpace.from_space(alone, X[:, chosen])
+        return cls(designs, seen, chosen, conditions, values, counts, space.set_conditions, space.worst)
 
     def at_risk(self, choice: Choice, device: str) -> Choice:
         """The choice of the default method, with the value at risk over the conditions seen."""
@@ -118,10 +118,10 @@ class ConditionedSpace:
         place = int(stream(seed, "suggest.conditions", trial).integers(len(self.values)))
         return self._joined(x, self.values[place : place + 1])
 
-    def maximise(self, acqf: Any, restarts: int, raw_samples: int, device: Any, known: Tensor) -> Tensor:
+    def maximize(self, acqf: Any, restarts: int, raw_samples: int, device: Any, observed: Tensor) -> Tensor:
         """The design of the largest acquisition value, with the condition to test it under, ``1 x d``."""
-        known = known[:, self.design_columns]
-        x = self.designs.maximise(acqf, restarts, raw_samples, device, known, around_best=False)
+        observed = observed[:, self.design_columns]
+        x = self.designs.maximize(acqf, restarts, raw_samples, device, observed, around_best=False)
         if not self.can_be_set:
             return self._joined(x, torch.full((1, len(self.condition_columns)), math.nan).double())
         bound = getattr(acqf, "acqf", acqf)
@@ -147,13 +147,13 @@ class ConditionedSpace:
         return both
 
 
-def encoded_space(given: Space, X: Any, method: str = DEFAULT) -> Any:
+def encoded_space(space: Space, X: Any, method: str = DEFAULT) -> Any:
     """The space of designs, with its conditions if it has some; raises ``ValueError`` where there is none."""
-    if len(given.conditions) == 0:
-        return SearchSpace.of(given, X)
+    if len(space.conditions) == 0:
+        return SearchSpace.from_space(space, X)
     if method != DEFAULT:
         raise ValueError("conditions need the default method.")
-    return ConditionedSpace.of(given, X)
+    return ConditionedSpace.from_space(space, X)
 
 
 def _of_designs(constraints: Sequence[Any], chosen: list[int]) -> list[Any]:

@@ -51,13 +51,13 @@ class Data:
 
     Attributes:
         X: ``n x d`` designs measured, n >= 0, in the order of measurement.
-        Y: ``n`` or ``n x m`` readings of m objectives, finite.
-        maximize: Whether large readings are good; one value, or one per objective.
-        constraints: ``n x k`` readings of constraints, which hold where they are at most 0; NaN where not measured.
-        outcome_limits: Smallest and largest possible reading, such as (0, 100) of a yield; either may be None. One
-            pair, or one (or None) per objective. A reading beyond them is flagged, and nothing beyond is expected.
+        Y: ``n`` or ``n x m`` observations of m objectives, finite.
+        maximize: Whether large observations are good; one value, or one per objective.
+        constraints: ``n x k`` observations of constraints, which hold where they are at most 0; NaN where not measured.
+        outcome_limits: Smallest and largest possible observation, such as (0, 100) of a yield; either may be None. One
+            pair, or one (or None) per objective. An observation beyond them is flagged, and nothing beyond is expected.
         X_pending: ``p x d`` designs under way. They are not suggested again, as if they were measured.
-        X_failed: ``f x d`` designs whose measurement failed; their neighbourhood is avoided where failure is likely.
+        X_failed: ``f x d`` designs whose measurement failed; their neighborhood is avoided where failure is likely.
     """
 
     X: Any = ()
@@ -75,7 +75,7 @@ def from_arguments(X: Any, Y: Any, space: Space | None, more: Mapping[str, Any])
     every = names[Data] + names[Space]
     if unknown := [name for name in more if name not in every]:
         raise TypeError(f"suggest has no argument {unknown[0]!r}; {nearest(unknown[0], every)}.")
-    own, described = ({name: more[name] for name in names[kind] if name in more} for kind in (Data, Space))
-    if (isinstance(X, Data) and (own or Y is not None)) or (space is not None and described):
+    data_fields, described = ({name: more[name] for name in names[kind] if name in more} for kind in (Data, Space))
+    if (isinstance(X, Data) and (data_fields or Y is not None)) or (space is not None and described):
         raise TypeError("give Data or its fields, and Space or its fields, not both of one.")
-    return X if isinstance(X, Data) else Data(X, Y, **own), Space(**described) if space is None else space
+    return X if isinstance(X, Data) else Data(X, Y, **data_fields), Space(**described) if space is None else space

@@ -22,7 +22,7 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.models.model import Model
 from botorch.utils.datasets import SupervisedDataset
-from botorch.utils.types import DEFAULT as STANDARDISED
+from botorch.utils.types import DEFAULT as STANDARDIZED
 from torch import Tensor
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
@@ -52,7 +52,7 @@ from bo_robust.utils.specs import SpecError, build, nearest, quoted
 __all__ = ["DEFAULT", "METHODS", "Choice", "Method", "choose", "flagged", "held", "predict", "reliable"]
 
 DEFAULT = "robust"
-RANDOMISED = {"kind": "randomised", "scale": EXPLORING}
+RANDOMIZED = {"kind": "randomized", "scale": EXPLORING}
 HEAVY_TAILS = {"moment_bound": 100.0, "alpha": 1.0, "rule": "zero", "noise_var": None}
 
 Options = dict[str, Any]
@@ -69,7 +69,7 @@ class Method:
             expected hypervolume improvement where there are several objectives. A ``width`` makes it :class:`GPUCB`.
         settings: Settings and their defaults. The defaults suppose rewards with median 0 and a robust standard
             deviation of 1, and parameters in the unit cube.
-        in_units: Settings in the units of the rewards, which have to be given where rewards are not standardised.
+        in_units: Settings in the units of the rewards, which have to be given where rewards are not standardized.
         model_options: Options of the model, from settings.
         acquisition_options: Options of the acquisition function beside its width, from settings.
     """
@@ -92,10 +92,10 @@ class Choice(NamedTuple):
     acquisition_options: Options
 
     @property
-    def standardises(self) -> bool:
-        """Whether the model standardises rewards by default."""
+    def standardizes(self) -> bool:
+        """Whether the model standardizes rewards by default."""
         outcome_transform = inspect.signature(self.model).parameters.get("outcome_transform")
-        return outcome_transform is not None and outcome_transform.default is STANDARDISED
+        return outcome_transform is not None and outcome_transform.default is STANDARDIZED
 
     def takes(self, option: str) -> bool:
         """Whether the model has an option of this name."""
@@ -122,18 +122,18 @@ class Choice(NamedTuple):
 
 def choose(
     method: str,
-    given: Mapping[str, Any],
-    known: Mapping[str, Any] = MappingProxyType({}),
-    standardised: bool = True,
+    changes: Mapping[str, Any],
+    facts: Mapping[str, Any] = MappingProxyType({}),
+    standardized: bool = True,
     also: Iterable[str] = (),
 ) -> Choice:
     """Return the classes and options of a method.
 
     Args:
         method: A name in :data:`METHODS`.
-        given: Its settings, plain JSON; others have their defaults.
-        known: Facts that widths and truncations may ask for: ``num_arms`` (default 1000), ``dim``, ``num_initial``.
-        standardised: Whether the rewards that the model gets are standardised.
+        changes: Its settings, plain JSON; others have their defaults.
+        facts: Facts that widths and truncations may ask for: ``num_arms`` (default 1000), ``dim``, ``num_initial``.
+        standardized: Whether the rewards that the model gets are standardized.
         also: Names that the caller takes beside the settings, for the hint of an error.
 
     ``ValueError`` if the method or a setting is unknown (the nearest is named), missing, out of range or no JSON.
@@ -141,19 +141,19 @@ def choose(
     if not isinstance(method, str) or method not in METHODS:
         raise SpecError(f"unknown method {quoted(method)}; {nearest(method, METHODS)}")
     row = METHODS[method]
-    for name in given:
+    for name in changes:
         if name not in row.settings:
             raise SpecError(f"{method} has no setting {quoted(name)}; {nearest(name, [*row.settings, *also])}")
     try:
-        plain = json.loads(json.dumps(dict(given), allow_nan=False))
+        plain = json.loads(json.dumps(dict(changes), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise SpecError(f"settings of {method} must be plain JSON (numbers, strings, lists, dicts): {error}.") from None
     required = {name for name, default in row.settings.items() if default is ...}
-    required |= set() if standardised else set(row.in_units)
+    required |= set() if standardized else set(row.in_units)
     if missing := sorted(name for name in required if plain.get(name) is None):
         raise SpecError(f"{method} needs {', '.join(missing)}.")
     check_delta(plain.get("delta", 0.1))
-    settings = {"num_arms": GRID, **known, **row.settings, **plain}
+    settings = {"num_arms": GRID, **facts, **row.settings, **plain}
     width, acquisition = settings.get("width"), row.acquisition or (GPUCB if "width" in plain else None)
     options = row.acquisition_options(settings)
     if acquisition is not None and "width" in settings and "width" not in options:
@@ -218,8 +218,8 @@ def _completed(spec: Any, registry: Mapping[str, Callable[..., Any]], settings: 
     """A spec of a width or truncation with all its options, plain JSON."""
     if not isinstance(spec, Mapping) or "kind" not in spec:
         raise SpecError(f"{role} must be {{'kind': one of {', '.join(registry)}, ...}}, got {quoted(spec)}.")
-    made = build(spec, registry, settings, role)
-    return {"kind": spec["kind"], **vars(made)}
+    built = build(spec, registry, settings, role)
+    return {"kind": spec["kind"], **vars(built)}
 
 
 def _width(spec: Any, settings: Options) -> Options:
@@ -245,10 +245,15 @@ def _adaptively_truncated(settings: Options) -> Options:
 
 
 def _grid(settings: Options) -> list[Options]:
-    given = settings["candidates"]
-    if not (given is None or (isinstance(given, list) and given and all(isinstance(one, Mapping) for one in given))):
-        raise SpecError(f"candidates must be a list of settings of bo_robust.models.candidate, got {quoted(given)}.")
-    return given or candidate_grid((0.05, 0.8), settings["noise_var"], kernels=("rbf", "matern52"))
+    candidates = settings["candidates"]
+    if not (
+        candidates is None
+        or (isinstance(candidates, list) and candidates and all(isinstance(one, Mapping) for one in candidates))
+    ):
+        raise SpecError(
+            f"candidates must be a list of settings of bo_robust.models.candidate, got {quoted(candidates)}."
+        )
+    return candidates or candidate_grid((0.05, 0.8), settings["noise_var"], kernels=("rbf", "matern52"))
 
 
 def _elimination(settings: Options) -> Options:
@@ -257,9 +262,9 @@ def _elimination(settings: Options) -> Options:
     if noise_scale is None:
         noise_scale = math.sqrt(max(candidate(**one).noise_var for one in _grid(settings)))
     check_positive(noise_scale=noise_scale)
-    known = {**settings, "noise_scale": noise_scale, "delta": delta_of_width(settings["width"], settings["delta"])}
+    constants = {**settings, "noise_scale": noise_scale, "delta": delta_of_width(settings["width"], settings["delta"])}
     options = {name: settings[name] for name in ("delta", "elimination", "maximize")}
-    options |= {"noise_scale": noise_scale, "width": _width(settings["width"], known)}
+    options |= {"noise_scale": noise_scale, "width": _width(settings["width"], constants)}
     return options | {"num_initial": settings.get("num_initial", 0)}
 
 
@@ -285,14 +290,14 @@ METHODS: dict[str, Method] = {
         "GP-UCB (Srinivas et al. 2010) on an exact GP that sees every reward as it is.",
         TruncatedGP,
         GPUCB,
-        {"width": RANDOMISED, "delta": 0.1, "noise_var": None},
+        {"width": RANDOMIZED, "delta": 0.1, "noise_var": None},
         model_options=lambda settings: _given(settings, "noise_var") | {"truncation": {"kind": "none"}},
     ),
     "tgp-ucb": Method(
         "TGP-UCB (Ray Chowdhury & Gopalan 2019): rewards beyond a growing level are truncated.",
         TruncatedGP,
         GPUCB,
-        {"width": RANDOMISED, "delta": 0.1, "truncation": {"kind": "tgp"}, **HEAVY_TAILS},
+        {"width": RANDOMIZED, "delta": 0.1, "truncation": {"kind": "tgp"}, **HEAVY_TAILS},
         in_units=("moment_bound", "alpha"),
         model_options=_truncated,
     ),
@@ -300,7 +305,7 @@ METHODS: dict[str, Method] = {
         "ATA-GP-UCB (Ray Chowdhury & Gopalan 2019): truncation along directions of a feature space.",
         TruncatedFeatureGP,
         GPUCB,
-        {"width": RANDOMISED, "delta": 0.1, "truncation": None, **HEAVY_TAILS, "noise_var": 1.0}
+        {"width": RANDOMIZED, "delta": 0.1, "truncation": None, **HEAVY_TAILS, "noise_var": 1.0}
         | {"features": {"kind": "nystrom", "size": 64}, "horizon": 1000, "num_features": None, "root": "symmetric"},
         in_units=("moment_bound", "alpha", "noise_var", "features", "horizon"),
         model_options=_adaptively_truncated,
@@ -327,7 +332,7 @@ METHODS: dict[str, Method] = {
         "BKB (Calandriello et al. 2019): GP-UCB on a dictionary of the points observed.",
         BKBModel,
         GPUCB,
-        {"width": RANDOMISED, "delta": 0.1, "noise_var": None, "oversampling": 4.0, "max_size": 512, "min_size": 128},
+        {"width": RANDOMIZED, "delta": 0.1, "noise_var": None, "oversampling": 4.0, "max_size": 512, "min_size": 128},
         model_options=lambda settings: _given(settings, "noise_var", "oversampling", "max_size", "min_size"),
     ),
 }

@@ -20,19 +20,19 @@ from bo_robust.utils.input_checks import outside_package, quoted
 
 Limits = tuple[float | None, float | None]
 LARGEST = 1e8  # limit of |y| in robust standard deviations, as models square it
-FAR = 100.0  # a value as many ranges of all others away from them is no measurement, if two designs have it
+FAR = 100.0  # a value so many ranges of all others away from them stands for failures, if several designs have it
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """Readings in robust standard deviations, where large objectives are good and constraints hold up to 0.
+    """Observations in robust standard deviations, where large objectives are good and constraints hold up to 0.
 
     Objectives have a median of 0, or keep their zero, which says whether a logarithm makes sense.
     """
 
     scaled: Tensor  # n x (m + k)
     center: Tensor
-    scale: Tensor  # negative where an objective is minimised
+    scale: Tensor  # negative where an objective is minimized
     limits: list[Limits | None]  # of each column, as scaled
     objectives: int
 
@@ -41,7 +41,7 @@ class Outputs:
         return self.scaled.shape[-1] > 1
 
     @classmethod
-    def of(cls, data: Data, n: int, centered: bool) -> Outputs:
+    def from_data(cls, data: Data, n: int, centered: bool) -> Outputs:
         """The readings of n designs; raises ``ValueError`` where they are none."""
         Y = numbers("Y", data.Y)
         Y = Y.unsqueeze(-1) if Y.ndim == 1 else Y
@@ -85,16 +85,18 @@ def _units(every: Tensor, m: int, maximize: bool | Sequence[bool]) -> tuple[Tens
     return center, scale
 
 
-def _limits(given: Any, m: int) -> list[Limits | None]:
+def _limits(limits: Any, m: int) -> list[Limits | None]:
     """Limits of each of m objectives, from one pair or one (or None) per objective."""
-    given = given.tolist() if hasattr(given, "tolist") else given
-    pair = not isinstance(given, Sequence) or (len(given) == 2 and all(x is None or isinstance(x, Real) for x in given))
+    limits = limits.tolist() if hasattr(limits, "tolist") else limits
+    pair = not isinstance(limits, Sequence) or (
+        len(limits) == 2 and all(x is None or isinstance(x, Real) for x in limits)
+    )
     if pair:
-        given = [given] * m
-    given = [pair.tolist() if hasattr(pair, "tolist") else pair for pair in given]
-    if len(given) != m or not all(pair is None or (isinstance(pair, Sequence) and len(pair) == 2) for pair in given):
-        raise ValueError(f"outcome_limits need one pair, or one for each of {m} objectives, got {quoted(given)}.")
-    return [None if pair is None else (pair[0], pair[1]) for pair in given]
+        limits = [limits] * m
+    limits = [pair.tolist() if hasattr(pair, "tolist") else pair for pair in limits]
+    if len(limits) != m or not all(pair is None or (isinstance(pair, Sequence) and len(pair) == 2) for pair in limits):
+        raise ValueError(f"outcome_limits need one pair, or one for each of {m} objectives, got {quoted(limits)}.")
+    return [None if pair is None else (pair[0], pair[1]) for pair in limits]
 
 
 def _in_units(limits: Limits, center: float, scale: float) -> Limits:

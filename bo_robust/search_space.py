@@ -43,34 +43,35 @@ class SearchSpace:
     inequalities: tuple[Constraint, ...] = ()  # >=
 
     @classmethod
-    def of(cls, given: Space, X: Any) -> SearchSpace:
+    def from_space(cls, described: Space, X: Any) -> SearchSpace:
         """The space without its conditions, and with what is fixed; raises ``ValueError`` where there is none."""
-        if (given.bounds is None) == (given.candidates is None):
+        if (described.bounds is None) == (described.candidates is None):
             raise ValueError("give either bounds (2 x d) or candidates (N x d): they say which designs there are.")
         discrete, categorical = (
             {int(i): numbers("discrete and categorical values", sorted(v)) for i, v in (values or {}).items()}
-            for values in (given.discrete, given.categorical)
+            for values in (described.discrete, described.categorical)
         )
         kinds = "equality_constraints", "inequality_constraints"
-        if given.candidates is not None:
-            if any(getattr(given, kind) for kind in kinds):
+        if described.candidates is not None:
+            if any(getattr(described, kind) for kind in kinds):
                 raise ValueError("candidates say which designs there are; leave out those that break a constraint.")
-            table = numbers("candidates", given.candidates)
+            table = numbers("candidates", described.candidates)
             if table.ndim != 2 or len(table) < 2 or not table.isfinite().all():
                 raise ValueError(f"candidates must be N x d finite numbers, N >= 2, got {tuple(table.shape)}.")
             seen = numbers("X", X).reshape(-1, table.shape[-1]) if len(X) else table
             both = torch.cat([table, seen])
             space = cls(torch.stack([both.amin(0), both.amax(0)]), table, discrete, categorical)
-            return space.with_fixed(given.fixed or {})
-        box = numbers("bounds", given.bounds)
+            return space.with_fixed(described.fixed or {})
+        box = numbers("bounds", described.bounds)
         if box.ndim != 2 or len(box) != 2 or not (box.isfinite().all() and (box[0] < box[1]).all()):
             form = "2 x d finite numbers, the lower below the upper"
-            raise ValueError(f"bounds must be {form}, got {quoted(given.bounds)}.")
+            raise ValueError(f"bounds must be {form}, got {quoted(described.bounds)}.")
         limits = (
-            tuple(_constraint(kind, one, box.shape[-1], categorical) for one in getattr(given, kind)) for kind in kinds
+            tuple(_constraint(kind, one, box.shape[-1], categorical) for one in getattr(described, kind))
+            for kind in kinds
         )
         space = cls(box, None, discrete, categorical, {}, *limits)
-        return replace(space, candidates=space._points()).with_fixed(given.fixed or {})
+        return replace(space, candidates=space._points()).with_fixed(described.fixed or {})
 
     def _points(self) -> Tensor | None:
         """All designs, where every column has values of its own and they are few; raises ``ValueError`` if none is."""
@@ -207,12 +208,12 @@ class SearchSpace:
         scaled: dict[str, Any] = {}
         low, side = self.bounds[0], self.bounds[1] - self.bounds[0]
         for name, constraints in (("equality", self.equalities), ("inequality", self.inequalities)):
-            made = []
+            built = []
             for columns, coefficients, rhs in constraints:
                 place, factors = torch.tensor(columns), torch.tensor(coefficients, dtype=torch.float64)
                 rest = rhs - float((factors * low[place]).sum())
-                made.append((place.to(device), (factors * side[place]).to(device), rest))
-            scaled[f"{name}_constraints"] = made or None
+                built.append((place.to(device), (factors * side[place]).to(device), rest))
+            scaled[f"{name}_constraints"] = built or None
         return scaled
 
     def initial(self, seed: int, trial: int, taken: Tensor) -> Tensor:
@@ -250,17 +251,17 @@ class SearchSpace:
             x[:, i] = value
         return x
 
-    def maximise(
-        self, acqf: Any, restarts: int, raw_samples: int, device: Any, known: Tensor, around_best: bool = True
+    def maximize(
+        self, acqf: Any, restarts: int, raw_samples: int, device: Any, observed: Tensor, around_best: bool = True
     ) -> Tensor:
         """The design of the largest acquisition value that the search finds, ``1 x d``.
 
-        Of a finite space ``known`` designs are left out, unless these are all. Discrete columns take their own values
-        only: between them the variance would stay largest for ever. ``around_best``: whether the search also starts
+        In a finite space the ``observed`` designs are left out, unless these are all. Discrete columns take their own
+        values only, because between them the variance would stay largest. With ``around_best`` the search also starts
         near the best of the model's data, which must then have the columns of designs.
         """
         if self.candidates is not None:
-            free = ~among(self.candidates, known)
+            free = ~among(self.candidates, observed)
             table = self.candidates[free] if free.any() else self.candidates
             choices = self.encode(table).to(device)
             point, _ = optimize_acqf_discrete(acqf, q=1, choices=choices, max_batch_size=MOST_POINTS)
@@ -317,18 +318,18 @@ def _one_hot(u: Tensor, counts: Mapping[int, int]) -> Tensor:
     return torch.cat(parts, -1)
 
 
-def _constraint(name: str, given: Any, d: int, categorical: Mapping[int, Tensor]) -> Constraint:
+def _constraint(name: str, constraint: Any, d: int, categorical: Mapping[int, Tensor]) -> Constraint:
     """The constraint, as lists; raises ``ValueError`` unless it is (columns, coefficients, right-hand side)."""
     try:
-        columns, coefficients, rhs = given
-        made = [int(i) for i in columns], [float(c) for c in coefficients], float(rhs)
+        columns, coefficients, rhs = constraint
+        built = [int(i) for i in columns], [float(c) for c in coefficients], float(rhs)
     except (TypeError, ValueError):
-        made = [], [], 0.0
-    right = len(made[0]) == len(made[1]) > 0 and all(0 <= i < d and i not in categorical for i in made[0])
+        built = [], [], 0.0
+    right = len(built[0]) == len(built[1]) > 0 and all(0 <= i < d and i not in categorical for i in built[0])
     if not right:
         form = "(columns, coefficients, right-hand side), of columns that are no categories"
-        raise ValueError(f"{name} must be a list of {form}, got {quoted(given)}.")
-    return made
+        raise ValueError(f"{name} must be a list of {form}, got {quoted(constraint)}.")
+    return built
 
 
 def numbers(name: str, x: Any) -> Tensor:
@@ -346,8 +347,8 @@ def numbers(name: str, x: Any) -> Tensor:
 
 def among(X: Tensor, others: Tensor) -> Tensor:
     """Which of the designs ``n x d`` are among others ``k x d``, ``n`` bool."""
-    known = {tuple(row) for row in others.tolist()}
-    return torch.tensor([tuple(row) in known for row in X.tolist()], dtype=torch.bool)
+    observed = {tuple(row) for row in others.tolist()}
+    return torch.tensor([tuple(row) in observed for row in X.tolist()], dtype=torch.bool)
 
 
 def seed_of(seed: int, purpose: str, index: int) -> int:

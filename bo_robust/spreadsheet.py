@@ -83,8 +83,8 @@ def designs_to_print(campaign: Campaign, found: Suggestion) -> tuple[list[list[s
     names = [column.title for column in columns]
     if listed is None:
         # A second reading is of the design as the file has it, not as it is rounded.
-        known = {column.name: campaign.results.cells(column.name) for column in columns}
-        return [names, *(_written(columns, x, known, taken[tuple(x)]) for x in kept)], notes
+        cells_of = {column.name: campaign.results.cells(column.name) for column in columns}
+        return [names, *(_written(columns, x, cells_of, taken[tuple(x)]) for x in kept)], notes
     chosen = [column for column in columns if not column.observed]
     places = {x: i for i, x in reversed(list(enumerate(zip(*(c.codes(listed) for c in chosen), strict=True))))}
     designs = [[*campaign.identifiers, *(column.title for column in columns)]]
@@ -201,16 +201,16 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one sentence, and name the nearest option."""
 
     def error(self, message: str) -> NoReturn:
-        given = message.removeprefix("unrecognized arguments: ").split("=")[0].split()
-        if message.startswith("unrecognized") and given[0].startswith("-"):
-            known = [option for action in self._actions for option in action.option_strings]
-            close = difflib.get_close_matches(given[0], known, n=1, cutoff=0.0)
-            message = f"there is no option {given[0]}; did you mean {close[0]}? (--help lists all)"
-            if given[0] == "--target":
+        unknown = message.removeprefix("unrecognized arguments: ").split("=")[0].split()
+        if message.startswith("unrecognized") and unknown[0].startswith("-"):
+            options = [option for action in self._actions for option in action.option_strings]
+            close = difflib.get_close_matches(unknown[0], options, n=1, cutoff=0.0)
+            message = f"there is no option {unknown[0]}; did you mean {close[0]}? (--help lists all)"
+            if unknown[0] == "--target":
                 message = "there is no option --target; name the column with --maximize COLUMN or --minimize COLUMN"
         elif message.startswith("unrecognized"):
             message = (
-                f"{given[0]!r} follows no option that takes it; repeat an option such as --maximize for each column"
+                f"{unknown[0]!r} follows no option that takes it; repeat an option such as --maximize for each column"
             )
         raise TableError(f"{message}." if not message.endswith((".", ")")) else message)
 

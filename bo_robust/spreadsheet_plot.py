@@ -114,8 +114,8 @@ def _moved(campaign: Campaign, x: Any, i: int, value: float) -> Any:
 def _in_units(model: Any, campaign: Campaign, j: int, values: Any) -> Any:
     """What the model predicts, in units of the readings."""
     # The model has readings of its own, in units that those of the table are a line of.
-    own, read = model.train_Y_all.cpu().numpy().ravel(), campaign.Y[:, j]
-    slope, start = np.polyfit(own, read, 1) if np.ptp(own) > 0.0 else (1.0, 0.0)
+    observed, read = model.train_Y_all.cpu().numpy().ravel(), campaign.Y[:, j]
+    slope, start = np.polyfit(observed, read, 1) if np.ptp(observed) > 0.0 else (1.0, 0.0)
     return start + slope * values.cpu().numpy()
 
 

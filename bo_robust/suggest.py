@@ -45,11 +45,11 @@ class Suggestion:
 
     Attributes:
         X: ``q x d`` designs to measure next, in the columns and units of the data.
-        replicate: Whether each of them is a second reading of a design whose reading may be an outlier, ``q`` bool.
-        outliers: Which readings the models flag as outliers (or truncate), ``n`` bool.
-        held: Which readings are plausible only in a learnt outcome scale, and beyond all others on the good side,
-            ``n`` bool. A second reading of their designs comes first, also in a box.
-        expected: ``n x m`` means of the objectives at the designs measured, in units of Y, from readings that are
+        replicate: Whether each of them repeats a design whose observation may be an outlier, ``q`` bool.
+        outliers: Which observations the models flag as outliers (or truncate), ``n`` bool.
+        held: Which observations are plausible only in a learnt outcome scale, and beyond all others on the good side,
+            ``n`` bool. A second observation of their designs comes first, also in a box.
+        expected: ``n x m`` means of the objectives at the designs measured, in units of Y, from observations that are
             neither flagged nor held.
         best: The row of the design to use now; None for several objectives, or where no design can be recommended.
         mean: Mean of the objective there, in units of Y; NaN where ``best`` is None.
@@ -89,13 +89,13 @@ def suggest(
     """Suggest the next designs to measure, on a box, a mixed space or a list of candidates.
 
     The first designs are quasi-random. Then the default method maximises BoTorch's ``qLogNoisyExpectedImprovement`` (or
-    hypervolume improvement) on :class:`bo_robust.RobustGP`, with the probability that ``constraints`` hold. A reading
-    that is held is measured a second time first. On a finite space, so is a flagged reading that is better than all
-    inliers. Under ``conditions`` none is. Units of designs and readings do not matter.
+    hypervolume improvement) on :class:`bo_robust.RobustGP`, with the probability that ``constraints`` hold. An
+    observation that is held is measured a second time first. On a finite space, so is a flagged observation that is
+    better than all inliers. Under ``conditions`` none is. Units of designs and observations do not matter.
 
     Args:
         X: ``n x d`` designs measured; or all :class:`bo_robust.Data`.
-        Y: ``n`` or ``n x m`` readings of m objectives; left out beside ``Data``.
+        Y: ``n`` or ``n x m`` observations of m objectives; left out beside ``Data``.
         space: The designs that there are; or give the fields of :class:`bo_robust.Space` as arguments.
         q: Number of designs; 0 for the analysis alone.
         method: A name in :data:`bo_robust.methods.METHODS`, other than "v-ucb", which ``conditions`` call for.
@@ -104,15 +104,16 @@ def suggest(
         trial: Number of the trial, which random numbers depend on. Default: the number of designs so far.
         num_initial: Designs of the initial design. Default: 2 d + 2, of a list at most an eighth (but 4).
         repeats: Whether expected improvement may choose a design of a finite space that was measured before: "never",
-            or "if noisy", where the noise is large against what is unknown of the other designs. A second reading of a
-            design whose reading may be an outlier does not count.
+            or "if noisy", where the noise is large against what is unknown of the other designs. A second observation
+            of a design whose observation may be an outlier does not count.
         restarts: Local searches for the best acquisition value.
         raw_samples: Random points from which these searches get their starts.
         device: "cpu", "cuda" or "cuda:1". Models of fewer than 300 readings take less time on a CPU.
         **described: Fields of ``Space`` and ``Data``: ``bounds`` or ``candidates``, ``categorical``, ``maximize``, ...
 
     Raises:
-        ValueError: if shapes, values or settings are wrong, or the readings differ by more than floating point holds.
+        ValueError: if shapes, values or settings are wrong, or the observations differ by more than floating point
+            holds.
 
     Examples:
         >>> X, Y = [[20.0], [60.0], [90.0]], [1.2, 3.4, 2.2]
@@ -127,7 +128,7 @@ def suggest(
     num_initial = encoded.num_initial if num_initial is None else num_initial
     listed = {} if encoded.candidates is None else {"num_arms": len(encoded.candidates)}
     choice = choose(method, settings, {"dim": encoded.columns, "num_initial": num_initial, **listed})
-    outputs = Outputs.of(data, len(X), centered=choice.model is not RobustGP)
+    outputs = Outputs.from_data(data, len(X), centered=choice.model is not RobustGP)
     _check_method(method, choice, data, asked, outputs)
     if encoded.conditioned and len(X):
         choice = encoded.at_risk(choice, device)
@@ -142,7 +143,7 @@ def suggest(
         else:
             measured = now.replicate(chosen)
             with _seeded(seed, "search", trial + k, device), _expected_warnings():
-                x = now.maximise(chosen, restarts, raw_samples) if measured is None else measured
+                x = now.maximize(chosen, restarts, raw_samples) if measured is None else measured
         chosen, replicate = torch.cat([chosen, x]), [*replicate, measured is not None]
     again = torch.tensor(replicate, dtype=torch.bool)
     if now is None:

@@ -29,7 +29,7 @@ class Table:
         units: Units that a row beside the names gives, by name.
         separator: Of cells, in which the answer is written.
         decimal: The decimal mark; "" where no number of the file shows it.
-        decided: Whether the user said which it is.
+        decided: Whether an option gave the decimal mark.
         notes: What a reader should know of how it was read.
     """
 
@@ -101,7 +101,7 @@ class Table:
 
 
 def named(name: str, names: Sequence[str]) -> str | None:
-    """The one of these names that is meant: in full, or but for a unit in brackets and case; None if not one."""
+    """The name that is meant, which may leave out a unit in brackets and differ in case; None unless it is unique."""
     if name in names:
         return name
     alike = [known for known in names if _plain(known) in (_plain(name), name.strip().casefold())]

@@ -210,7 +210,7 @@ def test_readings_that_are_pending(campaign):
     assert read.summary() == "2 readings, 7 pending, 1 failed; 512 of 520 designs left."
 
 
-def test_steps_are_recognised_and_can_be_said(campaign):
+def test_steps_are_recognized_and_can_be_said(campaign):
     def step(cells, *options):
         (column,) = (c for c in campaign(with_column("x", cells), *options).columns if c.name == "x")
         return column.step
@@ -248,7 +248,7 @@ def test_spellings_of_a_level_get_a_line(campaign):
     assert "solvent has DMF and dmf, taken for 2 levels; write one if not." in campaign(table).introduction()
 
 
-def test_the_sum_of_a_mixture_is_recognised(campaign):
+def test_the_sum_of_a_mixture_is_recognized(campaign):
     parts = [(46, 16), (26, 48), (28, 59), (54, 42), (40, 0), (31, 48)]
     table = text([(a, b, 100 - a - b, 40 + a % 7) for a, b in parts], ["A", "B", "C", "yield"])
     read = campaign(table)
@@ -299,7 +299,7 @@ def test_decimals_of_a_computer_are_no_step(campaign):
 
 
 @pytest.mark.parametrize("off", [0.0, 0.09])
-def test_a_mixture_as_it_was_weighed_is_recognised(campaign, off):
+def test_a_mixture_as_it_was_weighed_is_recognized(campaign, off):
     parts = [(46, 16, 38), (26, 48, 26), (28, 59, 13), (54, 42, 4), (40, 0, 60), (31, 48, 21)]
     rows = [(a + off * (-1) ** i, b, c, 10 + i) for i, (a, b, c) in enumerate(parts)]
     read = campaign(text(rows, ["A", "B", "C", "yield"]))

@@ -30,7 +30,7 @@ def f(X):
 
 
 class Fitted:
-    """SingleTaskGP as it comes: standardised rewards, hyperparameters by MLE, here every fifth round."""
+    """SingleTaskGP as it comes: standardized rewards, hyperparameters by MLE, here every fifth round."""
 
     def __init__(self):
         self.calls, self.kept = 0, {}

@@ -66,13 +66,13 @@ def test_the_default_is_robust_and_a_width_makes_it_gp_ucb():
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_settings_in_the_units_of_the_rewards_are_required_where_they_are_not_standardised(name):
+def test_settings_in_the_units_of_the_rewards_are_required_where_they_are_not_standardized(name):
     needed = METHODS[name].in_units
     given = GIVEN.get(name, {}) | {key: IN_UNITS[key] for key in needed}
-    choose(name, given, standardised=False)
+    choose(name, given, standardized=False)
     for key in needed:
         with pytest.raises(ValueError, match=rf"{name} needs {key}"):
-            choose(name, {k: v for k, v in given.items() if k != key}, standardised=False)
+            choose(name, {k: v for k, v in given.items() if k != key}, standardized=False)
 
 
 def test_what_a_width_leaves_out_comes_from_what_is_known_and_from_the_settings():
@@ -87,7 +87,7 @@ def test_what_a_width_leaves_out_comes_from_what_is_known_and_from_the_settings(
 
 
 def test_elimination_gives_half_of_delta_to_a_width_by_norm():
-    given = make("he-gp-ucb", width={"kind": "self_normalised", "norm_bound": 2.0}, noise_scale=0.3)
+    given = make("he-gp-ucb", width={"kind": "self_normalized", "norm_bound": 2.0}, noise_scale=0.3)
     options = given.acquisition_options["width"]
     assert [options[name] for name in ("norm_bound", "noise_scale", "delta")] == [2.0, 0.3, 0.05]
     bayesian = make("he-gp-ucb", noise_var=0.04).acquisition_options
@@ -139,7 +139,7 @@ def test_levels():
         ("robust", {"outlier_share": 0.7}, "outlier_share"),
         ("gp-ucb", {"width": "finite"}, r"width must be {'kind': one of finite, .*bkb"),
         ("gp-ucb", {"width": {"kind": "finit"}}, r"unknown width 'finit'; did you mean 'finite'\?"),
-        ("gp-ucb", {"width": {"kind": "self_normalised"}}, "width 'self_normalised' needs 'norm_bound'"),
+        ("gp-ucb", {"width": {"kind": "self_normalized"}}, "width 'self_normalized' needs 'norm_bound'"),
     ],
 )
 def test_refused(name, given, message):
@@ -149,7 +149,7 @@ def test_refused(name, given, message):
 
 
 def test_a_row_with_botorch_s_own_model_works(monkeypatch):
-    """Nothing is known of its class: it flags and holds nothing, standardises, and has no limits."""
+    """Nothing is known of its class: it flags and holds nothing, standardizes, and has no limits."""
     row = Method("BoTorch's default.", SingleTaskGP, PosteriorMean, {}, model_options=lambda settings: {})
     monkeypatch.setitem(METHODS, "mean", row)
     choice = choose("mean", {})
@@ -157,7 +157,7 @@ def test_a_row_with_botorch_s_own_model_works(monkeypatch):
     model = choice.build(X, X.sum(-1, keepdim=True))
     assert not (flagged(model) | held(model) | ~reliable(model)).any()
     assert predict(model, X).mean.shape == (6,)
-    assert choice.standardises
+    assert choice.standardizes
     assert not choice.takes("outcome_limits")
     acqf = choice.acquire(model, None, torch.Generator())
     torch.testing.assert_close(acqf(X.unsqueeze(-2)), predict(model, X).mean)

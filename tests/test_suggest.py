@@ -140,7 +140,7 @@ def test_designs_under_way_and_failed_ones_are_not_asked_again_on_a_list():
 
 def test_the_initial_design_counts_parameters_and_is_capped_by_a_list():
     def initial(**space):
-        return SearchSpace.of(Space(**space), []).num_initial
+        return SearchSpace.from_space(Space(**space), []).num_initial
 
     assert initial(bounds=[[0.0] * 3, [1.0] * 3]) == 8
     assert initial(bounds=[[0.0], [14.0]], categorical={0: range(15)}) == 4

@@ -20,7 +20,7 @@ import pandas as pd
 
 from benchmarks.common import ROOT, options, report_environment
 from benchmarks.robustness.methods import GRID, register
-from benchmarks.robustness.summary import MAIN, REGIMES, Row, summarise
+from benchmarks.robustness.summary import MAIN, REGIMES, Row, summarize
 from bo_robust.experiments.files import load_config
 from bo_robust.experiments.run import start
 
@@ -114,7 +114,7 @@ def main() -> None:
             add(rows_of(folder), given.results)
     if given.report:
         report_environment(results=given.results.name)
-        summarise(load(given.results), seeds)
+        summarize(load(given.results), seeds)
     if given.picture:
         from benchmarks.robustness.picture import draw
 

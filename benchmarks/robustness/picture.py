@@ -42,7 +42,7 @@ def draw(rows: list[Row], path: Path) -> None:
     figure, axes = plt.subplots(1, len(MAIN), sharey=True, figsize=(12, 3.9), layout="constrained")
     for axis, title, regime in zip(axes, ("no wrong readings", "10 % wrong", "30 % wrong"), MAIN, strict=True):
         table = curves([row for row in rows if row["regime"] == regime and row["problem"] in REPORTED])
-        for shift, (method, (label, colour, line)) in enumerate(SHOWN.items()):
+        for shift, (method, (label, color, line)) in enumerate(SHOWN.items()):
             if method not in table:
                 continue
             gaps = (table[method] - table[PLAIN]).dropna()
@@ -52,7 +52,7 @@ def draw(rows: list[Row], path: Path) -> None:
                 pairs = len(gaps.groupby(["problem", "seed"]))
                 places = found.index + 0.4 * (shift - 2)  # beside one another
                 reach = 1.96 * found["std"] / found["count"] ** 0.5
-                shown = {"label": f"{label} ({pairs} pairs)", "color": colour, "ls": line}
+                shown = {"label": f"{label} ({pairs} pairs)", "color": color, "ls": line}
                 axis.errorbar(places, found["mean"], reach, capsize=2, lw=1.5, **shown)
         axis.axhline(0.0, color="tab:gray", lw=1)
         axis.set(title=title, xlabel="evaluations")

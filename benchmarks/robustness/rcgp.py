@@ -1,10 +1,10 @@
-"""The robust conjugate GP (Altamirano et al., ICML 2024), its weights centred by leave-one-out.
+"""The robust conjugate GP (Altamirano et al., ICML 2024), its weights centered by leave-one-out.
 
-A generalised Bayes posterior with weights w_i = (sigma / sqrt 2) (1 + r_i^2 / c_i^2)^(-1/2) is that of an exact GP
+A generalized Bayes posterior with weights w_i = (sigma / sqrt 2) (1 + r_i^2 / c_i^2)^(-1/2) is that of an exact GP
 (Proposition 3.1 there) with noise variances sigma^4 / (2 w_i^2) = sigma^2 (1 + r_i^2 / c_i^2) and targets
 y_i - sigma^2 d log(w_i^2) / dy_i = y_i + 2 sigma^2 r_i / (c_i^2 + r_i^2). The paper has r_i = y_i - m(x_i) and one c, a
 quantile of |r|. Here r_i and c_i^2 are the residual and variance of y_i predicted from the others, as Laplante et al.
-(2025) have them for a time series: then an outlier need not lie outside f's own range. Hyperparameters maximise the
+(2025) have them for a time series: then an outlier need not lie outside f's own range. Hyperparameters maximize the
 weighted leave-one-out log density, which the papers use for want of an evidence, and the log priors of BoTorch.
 """
 
@@ -30,9 +30,9 @@ STEPS = 20  # of L-BFGS a round
 
 def robust_units(Y: Tensor) -> tuple[float, float]:
     """Median and 1.4826 times the median absolute deviation; the standard deviation where that is zero, else one."""
-    centre = float(Y.median())
-    scale = 1.4826 * float((Y - centre).abs().median()) or float(Y.std()) or 1.0
-    return centre, scale
+    center = float(Y.median())
+    scale = 1.4826 * float((Y - center).abs().median()) or float(Y.std()) or 1.0
+    return center, scale
 
 
 def leave_one_out(K: Tensor, noise_var: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
@@ -45,16 +45,16 @@ def leave_one_out(K: Tensor, noise_var: Tensor, residual: Tensor) -> tuple[Tenso
     return residual - (G @ residual) / precision, (1.0 / precision - noise_var).clamp_min(1e-9)
 
 
-def reweighted(y: Tensor, centre: Tensor, scale_sq: Tensor, noise_var: Tensor) -> tuple[Tensor, Tensor]:
+def reweighted(y: Tensor, center: Tensor, scale_sq: Tensor, noise_var: Tensor) -> tuple[Tensor, Tensor]:
     """Targets and noise variances of the exact GP with this posterior; ``scale_sq`` are the c_i^2."""
-    r = y - centre
+    r = y - center
     return y + 2.0 * noise_var * r / (scale_sq + r.square()), noise_var * (1.0 + r.square() / scale_sq)
 
 
 def rcgp(X: Tensor, Y: Tensor) -> SingleTaskGP:
     """The fitted model of (Y - median) / scale, which has the same best points; ``X`` ``n x d``, ``Y`` ``n x 1``."""
-    centre, scale = robust_units(Y)
-    y = ((Y - centre) / scale).clamp(-1e6, 1e6)  # beyond this 1 / w^2 is no longer a noise variance to compute with
+    center, scale = robust_units(Y)
+    y = ((Y - center) / scale).clamp(-1e6, 1e6)  # beyond this 1 / w^2 is no longer a noise variance to compute with
     gp: Any = SingleTaskGP(X, y, outcome_transform=None)
     y = y.squeeze(-1)
     ratio = torch.ones_like(y)
@@ -74,7 +74,7 @@ def rcgp(X: Tensor, Y: Tensor) -> SingleTaskGP:
 
 
 def _fit(gp: Any, X: Tensor, y: Tensor, ratio: Tensor, shift: Tensor) -> None:
-    """Hyperparameters of ``gp`` at fixed weights, by BoTorch's optimiser from where they are."""
+    """Hyperparameters of ``gp`` at fixed weights, by BoTorch's optimizer from where they are."""
 
     def loss() -> Tensor:
         noise_var, mean = gp.likelihood.noise, gp.mean_module(X)

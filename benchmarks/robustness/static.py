@@ -49,8 +49,8 @@ def _peak(seed: int) -> Dataset:
     d = 1 + seed % 2
     n, sd = (20, 40, 60)[seed // 2 % 3], draws.uniform(*((0.05, 0.1) if d == 1 else (0.1, 0.15)))
     while True:
-        X, centre = torch.from_numpy(draws.random((n, d))), torch.from_numpy(draws.uniform(0.1, 0.9, d))
-        f = (-(X - centre).square().sum(-1, keepdim=True) / (2.0 * sd**2)).exp()
+        X, center = torch.from_numpy(draws.random((n, d))), torch.from_numpy(draws.uniform(0.1, 0.9, d))
+        f = (-(X - center).square().sum(-1, keepdim=True) / (2.0 * sd**2)).exp()
         if (f > 0.1).sum() >= 3:
             return Dataset(f"peak {d}-D", X, f + torch.from_numpy(0.01 * draws.standard_normal((n, 1))))
 

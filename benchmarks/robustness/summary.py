@@ -14,7 +14,7 @@ from benchmarks.robustness.methods import GRID, OURS
 from bo_robust.experiments.problems.designs import FUNCTIONS, LAB
 from bo_robust.experiments.statistics import log_regret
 
-__all__ = ["FAULTY", "MAIN", "REGIMES", "difference", "reported", "summarise"]
+__all__ = ["FAULTY", "MAIN", "REGIMES", "difference", "reported", "summarize"]
 
 # By name, what a configuration says of its outliers.
 REGIMES: dict[str, dict[str, Any] | None] = {
@@ -82,7 +82,7 @@ def difference(
     return {"value": value, "detail": {"95 %": ends, "pairs": len(common), "clusters": len(sums)}}
 
 
-def summarise(rows: list[Row], seeds: range) -> None:
+def summarize(rows: list[Row], seeds: range) -> None:
     """Report.
 
     ``seeds`` weigh alike on all functions; others count for clean narrow peaks, tables and every faulty regime only.

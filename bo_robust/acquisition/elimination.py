@@ -1,6 +1,6 @@
 """HE-GP-UCB's rule: the largest upper confidence bound under any active candidate, and the test of candidates.
 
-Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optimisation With Unknown Hyperparameters Of Any
+Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optimization With Unknown Hyperparameters Of Any
 Type" (ICML 2024), Algorithm 1: x_t, u_t = argmax over x and u active of mu^u_{t-1}(x) + w^u_t sigma^u_{t-1}(x).
 """
 
@@ -33,18 +33,18 @@ class Elimination:
     """What :func:`eliminate` found, for the acquisition functions of the coming round.
 
     Attributes:
-        t: The coming round, counted from 1: one more than the number of rewards.
+        t: The coming round, counted from 1: one more than the number of observations.
         active: The candidates that were not removed, ``h`` bool.
-        acquisition_set: Those among which the largest bound is maximised, ``h`` bool: the active ones. By likelihood
-            it is the MAP candidate alone after a reward that informed it by half a bit or more.
+        acquisition_set: Those among which the largest bound is maximized, ``h`` bool: the active ones. By likelihood
+            it is the MAP candidate alone after an observation that informed it by half a bit or more.
         widths: w^u_t of the coming round, ``h``.
         removed: Who failed its test, by round: :func:`bo_robust.bandits.posteriors.elimination.timeline`, with
             ``name``. Rounds are counted from the first row of the data. It is not final: by likelihood a removed
-            candidate may become active again; with standardised rewards all rounds are tested anew.
+            candidate may become active again; with standardized observations all rounds are tested anew.
         map_candidate: Index of the most probable active candidate.
         assumptions_violated: Whether every candidate failed its test, the last active one too: then none fits.
         tested: Who was tested by errors in each row, ``n x 1`` or ``n x 2`` long: indices in U, -1 for nobody.
-        maximize: Whether f is maximised.
+        maximize: Whether f is maximized.
     """
 
     t: int
@@ -77,13 +77,13 @@ def eliminate(
             :mod:`bo_robust.bandits.posteriors.elimination` has the formulas.
         width: Confidence width w^u_t, one for all candidates (each with its own information gain) or a tuple of one
             each. The guarantee needs a width that holds with probability 1 - delta / 2. ``BayesianFiniteWidth(n,
-            delta)`` halves delta itself; ``SelfNormalisedWidth(B, R, delta / 2)`` does not. None: that of 1000 arms,
-            and w^2 / 5 where ``elimination`` is not "errors", whose test alone is of the width.
+            delta)`` halves delta itself; ``SelfNormalizedWidth(B, R, delta / 2)`` does not. None: that of 1000 arms
+            for "errors", and w^2 / 5 for the others, whose tests do not use the width.
         noise_scale: R > 0 of R-sub-Gaussian noise, in the units that candidates see. None: the root of the candidates'
             largest noise variance. Only for "errors".
         delta: Failure probability in (0, 1).
         num_initial: Number of first rows, an initial design, in which nobody is tested by errors.
-        maximize: False if f is minimised: the bound is then -mu + w sigma.
+        maximize: False if f is minimized: the bound is then -mu + w sigma.
         chosen: Who chose each row, ``n`` long: indices in U, -1 for an initial design. ``n x 2``: u_t and v_t of
             HE-StableOpt, each tested with its own sums. None: the active candidate of largest bound at the row's point,
             which is who chose it by :class:`EliminationUCB`. Only for "errors".
@@ -113,16 +113,16 @@ def eliminate(
     h, n = len(model.candidates), len(model.train_targets)
     _check_width(width, model)
     _check_chosen(chosen, elimination, n, h)
-    said, start = model.predictions(), torch.zeros(1, h, dtype=torch.float64)
-    gains, evidence = (torch.cat([start, x]).cumsum(0) for x in (said.gain, said.log_density))
-    # Row i is of round i + 1, before its reward.
+    predictions, start = model.predictions(), torch.zeros(1, h, dtype=torch.float64)
+    gains, evidence = (torch.cat([start, x]).cumsum(0) for x in (predictions.gain, predictions.log_density))
+    # Row i is of round i + 1, before its observation.
     widths = torch.cat([widths_of_round(width, i + 1, gains[i : i + 1]) for i in range(n + 1)])
     if elimination == "errors":
         xi = [tests.noise_allowance(i + 1, noise_scale, h, delta) for i in range(n)]
-        result = _tested_by_errors(model, said, widths, xi, num_initial, maximize, chosen)
+        result = _tested_by_errors(model, predictions, widths, xi, num_initial, maximize, chosen)
     else:
         bound = tests.evidence_bound(elimination, h, delta)
-        result = _tested_by_likelihood(said, evidence, widths[n:], elimination, bound)
+        result = _tested_by_likelihood(predictions, evidence, widths[n:], elimination, bound)
     active, among, failures, w, tested = result
     violated = bool(tests.violated(active, failures))
     if violated:
@@ -159,25 +159,25 @@ class _Tested(NamedTuple):
 
 def _tested_by_errors(
     model: CandidateEnsemble,
-    said: Predictions,
+    predictions: Predictions,
     widths: Tensor,
     xi: list[float],
     num_initial: int,
     maximize: bool,
     chosen: Tensor | None,
 ) -> _Tested:
-    n = len(said.error)
-    reach = widths[:n] * said.sd
-    bounds = (said.mean if maximize else -said.mean) + reach if chosen is None else None
+    n = len(predictions.error)
+    reach = widths[:n] * predictions.sd
+    bounds = (predictions.mean if maximize else -predictions.mean) + reach if chosen is None else None
     tested = torch.full((n, 1), -1) if chosen is None else chosen.cpu().reshape(n, chosen.shape[1:].numel())
     # The acquisition function computes its bounds in another way, so equal ones differ by rounding here.
     rounding = math.sqrt(torch.finfo(model.train_targets.dtype).eps)
-    active, failures, tested = _run_error_tests(said.error, reach, xi, tested, bounds, num_initial, rounding)
+    active, failures, tested = _run_error_tests(predictions.error, reach, xi, tested, bounds, num_initial, rounding)
     return _Tested(active, active, failures, widths[n:], tested)
 
 
 def _tested_by_likelihood(
-    said: Predictions, evidence: Tensor, widths: Tensor, elimination: str, bound: float
+    predictions: Predictions, evidence: Tensor, widths: Tensor, elimination: str, bound: float
 ) -> _Tested:
     """``evidence`` is that of the first 0 to n rows, ``(n + 1) x h``."""
     n, start = len(evidence) - 1, evidence[:1]
@@ -187,7 +187,7 @@ def _tested_by_likelihood(
         failures = tests.run_likelihood_test(active, failures, evidence[t : t + 1], bound, t)
     among = active
     if elimination == "likelihood":
-        last_gain = said.gain[n - 1 :] if n else torch.full_like(start, math.inf)
+        last_gain = predictions.gain[n - 1 :] if n else torch.full_like(start, math.inf)
         among = tests.acquisition_set(active, evidence[n:], last_gain)
         widths = widths * tests.shrinkage(evidence[n:], bound)
     return _Tested(active, among, failures, widths, torch.full((n, 1), -1))
@@ -204,8 +204,9 @@ def _run_error_tests(
 ) -> tuple[Tensor, Failures, Tensor]:
     """The test by errors over ``n`` rows: who is active (``1 x h``), who failed, and who was tested (``n x k``).
 
-    ``error`` and ``reach`` are ``n x h``, before each row's reward. With ``bounds`` (``n x h``) the active candidate of
-    largest bound is tested in each row after the first ``num_initial``, without them those ``chosen``, ``n x k``.
+    ``error`` and ``reach`` are ``n x h``, before each row's observation. With ``bounds`` (``n x h``) the active
+    candidate of largest bound is tested in each row after the first ``num_initial``. Without ``bounds`` the candidates
+    ``chosen`` (``n x k``) are tested.
     """
     start = error.new_zeros(1, error.shape[1])
     active, (sums, failures) = torch.ones_like(start, dtype=torch.bool), tests.untested(start)
@@ -216,14 +217,16 @@ def _run_error_tests(
             tested[i] = tests.largest_bound(bounds[row], active, rounding)
         for k, u in enumerate(tested[i].tolist()):
             if u >= 0:
-                one = tested[i, k : k + 1]
-                out = tests.run_error_test(active, families[k], failures, one, error[row], reach[row], xi[i], i + 1, ok)
+                margin = tested[i, k : k + 1]
+                out = tests.run_error_test(
+                    active, families[k], failures, margin, error[row], reach[row], xi[i], i + 1, ok
+                )
                 active, families[k], failures = out.active, out.sums, out.failures
     return active, failures, tested
 
 
 class EliminationUCB(AcquisitionFunction):
-    """max over candidates of mu^u(x) + w^u sigma^u(x), maximised over x.
+    """max over candidates of mu^u(x) + w^u sigma^u(x), maximized over x.
 
     The candidates are those of the acquisition set. Build a new one each round, from the model of that round. With q >
     1 points, the value is the sum of the bounds that the points have when chosen one after the other. With one
@@ -284,7 +287,7 @@ class EliminationUCB(AcquisitionFunction):
         return self._bounds(X).amax(-2).sum(-1)
 
     def chosen_candidate(self, x: Tensor) -> int:
-        """u_t, who has the largest bound at a point (``d`` or ``1 x d``): its index in U; ties go to the first."""
+        """u_t, the candidate of largest bound at a point (``d`` or ``1 x d``): its index in U; ties go to the first."""
         check_tensor("x", x, floating=False)
         if x.ndim == 0 or x.numel() != x.shape[-1]:
             raise ValueError(f"chosen_candidate takes one point, d or 1 x d, got shape {tuple(x.shape)}.")

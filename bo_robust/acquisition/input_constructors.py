@@ -35,8 +35,14 @@ def construct_inputs_gp_ucb(
     ``width`` may also be ``{"kind": name in WIDTHS, ...}``, the only form that Ax can store in JSON; a wrong one raises
     ``ValueError``. ``delta`` is the failure probability of such a width, unless its options name one or it has none.
     """
-    made = _width(width, delta)
-    return {"model": model, "width": made, "t": t, "posterior_transform": posterior_transform, "X_pending": X_pending}
+    schedule = _width(width, delta)
+    return {
+        "model": model,
+        "width": schedule,
+        "t": t,
+        "posterior_transform": posterior_transform,
+        "X_pending": X_pending,
+    }
 
 
 def construct_inputs_elimination_ucb(
@@ -52,12 +58,12 @@ def construct_inputs_elimination_ucb(
 ) -> dict[str, Any]:
     """Keyword arguments of :class:`EliminationUCB` for a ``CandidateEnsemble`` whose rows are in the order observed.
 
-    The settings are those of :func:`eliminate`, which is called here; an objective that Ax minimises needs
+    The settings are those of :func:`eliminate`, which is called here; an objective that Ax minimizes needs
     ``maximize=False``. ``width`` may also be ``{"kind": name in WIDTHS, ...}``, and its delta is then delta / 2 by
     default (delta for "bayesian_finite", which halves it itself). A wrong option raises ``ValueError``.
     """
-    made: Any = None if width is None else _width(width, delta_of_width(width, delta))
-    left = eliminate(model, elimination, made, noise_scale, delta, num_initial, maximize)
+    schedule: Any = None if width is None else _width(width, delta_of_width(width, delta))
+    left = eliminate(model, elimination, schedule, noise_scale, delta, num_initial, maximize)
     return {"model": model, "elimination": left, "posterior_transform": posterior_transform, "X_pending": X_pending}
 
 
@@ -99,8 +105,8 @@ def construct_inputs_stable_opt(
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
     """Keyword arguments of :class:`StableOpt`, as :func:`construct_inputs_value_at_risk_ucb` makes them."""
-    given = width, delta, t, posterior_transform, X_pending
-    inputs = construct_inputs_value_at_risk_ucb(model, environment, WorstCase(), *given)
+    options = width, delta, t, posterior_transform, X_pending
+    inputs = construct_inputs_value_at_risk_ucb(model, environment, WorstCase(), *options)
     del inputs["functional"]
     return inputs
 
@@ -110,20 +116,20 @@ def _width(width: Any, delta: float) -> Any:
     return from_spec(width, confidence.WIDTHS, {"delta": delta}, "width")
 
 
-def finite_environment(conditions: Any, like: Tensor) -> FiniteEnvironment:
-    """The environment of ``{"points": [{"z": 0.0}, ...], "probabilities": [...]}``, in the dtype of ``like``."""
+def finite_environment(conditions: Any, template: Tensor) -> FiniteEnvironment:
+    """The environment of ``{"points": [{"z": 0.0}, ...], "probabilities": [...]}``, in the dtype of ``template``."""
     try:
         names = list(conditions["points"][0])
         rows = [[float(point[name]) for name in names] for point in conditions["points"]]
         alike = all(set(point) == set(names) for point in conditions["points"])
         p = conditions.get("probabilities")
-        probabilities = None if p is None else like.new_tensor([float(v) for v in p])
+        probabilities = None if p is None else template.new_tensor([float(v) for v in p])
     except (TypeError, KeyError, IndexError, ValueError, AttributeError, OverflowError):
         names, alike = [], False
     if not names or not alike or not set(conditions) <= {"points", "probabilities"}:
         form = "{'points': [{'z': number}, ...], 'probabilities': numbers or left out}, same names in all points"
         raise ValueError(f"environment must be {form}; got {quoted(conditions)}.")
-    return FiniteEnvironment(like.new_tensor(rows), probabilities)
+    return FiniteEnvironment(template.new_tensor(rows), probabilities)
 
 
 def check_search_space(
@@ -136,8 +142,8 @@ def check_search_space(
         raise ValueError(f"{conditions_last}, in this order and after others; its columns are {', '.join(columns)}.")
     low, high = z.new_tensor(bounds[-len(names) :]).T
     if bool(((z < low) | (z > high)).any()):
-        given = bounds[-len(names) :]
-        raise ValueError(f"conditions must lie in the search space, whose bounds have no logarithm: {given}.")
+        box = bounds[-len(names) :]
+        raise ValueError(f"conditions must lie in the search space, whose bounds have no logarithm: {box}.")
 
 
 CONSTRUCTORS: dict[type[AcquisitionFunction], Callable[..., dict[str, Any]]] = {

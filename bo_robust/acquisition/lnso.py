@@ -88,7 +88,7 @@ def search_lacing_value(
     num_draws: int = 4096,
     seed: int = 0,
 ) -> ConditionChoice:
-    """The lacing value of largest density for every design; of equally dense ones that of the widest interval.
+    """Search the lacing value of largest density for every design; the widest interval decides between equal densities.
 
     A gradient search of a continuous Z (Section 3.5), off the environment's fixed points. It minimises
 
@@ -97,8 +97,8 @@ def search_lacing_value(
 
     Where the fixed points can be trusted (d_z <= 2), ``acqf.select_condition`` needs no search. The search compares the
     environment's points, the draws, and every z that Adam passes on its way from some of them, by the VaR of the draws.
-    By it the result is never worse than the best of the environment's points. By the VaR of these points, which
-    ``acqf.select_condition`` takes, it may be, within the sampling error of the draws. The ``index`` of the choice
+    By this VaR the result is never worse than the best of the environment's points. By the VaR of those points, which
+    ``acqf.select_condition`` takes, it may be worse within the sampling error of the draws. The ``index`` of the choice
     counts what was compared. Arguments not as described raise ``ValueError``.
 
     Args:
@@ -134,8 +134,8 @@ def search_lacing_value(
     draws = draws.expand(*designs.shape[:-1], -1, -1)
     with torch.no_grad():
         var_lower, var_upper = (acqf.functional(b).unsqueeze(-1) for b in bounds_at(draws))
-    known = torch.cat([draws, environment.z.expand(*designs.shape[:-1], -1, -1)], -2)
-    best_known = best_of(known).z.unsqueeze(-2)
+    starts_z = torch.cat([draws, environment.z.expand(*designs.shape[:-1], -1, -1)], -2)
+    best_known = best_of(starts_z).z.unsqueeze(-2)
     # exp(log p - largest) is at most about 1: Adam would meet very large or small densities otherwise.
     largest = _log_density(environment, environment.z).max()
     unit = (torch.cat([best_known, draws[..., : num_starts - 1, :]], -2) - low) / (high - low)
@@ -274,15 +274,15 @@ def _step(adam: torch.optim.Adam, gradients: tuple[Tensor, ...], rate: float) ->
     adam.step()
 
 
-def _first_networks(s: int, d: int, generator: torch.Generator, like: Tensor) -> list[Tensor]:
+def _first_networks(s: int, d: int, generator: torch.Generator, template: Tensor) -> list[Tensor]:
     """W1, b1, W2, b2, w3, b3 of every start, ``s x rows x columns``: the same for all, with output zero."""
 
     def normal(rows: int, columns: int) -> Tensor:
-        return torch.randn(rows, columns, generator=generator, dtype=like.dtype, device=like.device)
+        return torch.randn(rows, columns, generator=generator, dtype=template.dtype, device=template.device)
 
     first, biases = 2.0 * normal(d, HIDDEN), normal(1, HIDDEN)
     second = 2.0 / math.sqrt(HIDDEN) * normal(HIDDEN, HIDDEN)
-    rest = like.new_zeros(1, HIDDEN), like.new_zeros(HIDDEN, 1), like.new_zeros(1, 1)
+    rest = template.new_zeros(1, HIDDEN), template.new_zeros(HIDDEN, 1), template.new_zeros(1, 1)
     return [p.repeat(s, 1, 1).requires_grad_() for p in (first, biases, second, *rest)]
 
 
@@ -299,11 +299,11 @@ def _at_pairs(bound: Bound, environment: ContinuousEnvironment, x: Tensor, z: Te
     return bound(points).reshape(shape)
 
 
-def _in_ball(shape: tuple[int, int, int], generator: torch.Generator, like: Tensor) -> Tensor:
+def _in_ball(shape: tuple[int, int, int], generator: torch.Generator, template: Tensor) -> Tensor:
     """Uniform points in the unit ball of the last axis."""
-    direction = torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
+    direction = torch.randn(shape, generator=generator, dtype=template.dtype, device=template.device)
     direction /= direction.norm(dim=-1, keepdim=True).clamp_min_(1e-12)
-    length = torch.rand((*shape[:-1], 1), generator=generator, dtype=like.dtype, device=like.device)
+    length = torch.rand((*shape[:-1], 1), generator=generator, dtype=template.dtype, device=template.device)
     return direction * length.pow_(1.0 / shape[-1])  # the d-th root makes points uniform in volume
 
 

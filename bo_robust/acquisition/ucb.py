@@ -60,7 +60,7 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
         self.t = num_observations(model) + 1 if t is None else t
         if not isinstance(self.t, Integral):
             raise ValueError(f"t (the round about to be run) must be an int, got {t!r}.")
-        like = reference(model)
+        template = reference(model)
         self.over_candidates = elimination is not None
         if elimination is not None:
             check_elimination_of(model, elimination)
@@ -71,8 +71,8 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
             self.register_buffer("_indices", elimination.active.nonzero().flatten())
         else:
             check_schedule("width", "ConstantWidth(2.0)", width)
-            value = width_of_round(width, self.t, model, like.dtype, generator)
-        self.register_buffer("width", torch.as_tensor(value, dtype=like.dtype, device=like.device))
+            value = width_of_round(width, self.t, model, template.dtype, generator)
+        self.register_buffer("width", torch.as_tensor(value, dtype=template.dtype, device=template.device))
         self.register_buffer("X_pending", None, persistent=False)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
@@ -98,11 +98,11 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
 
 
 class GPUCB(ConfidenceBoundAcquisition):
-    """Upper confidence bound mu(x) + w_t sigma(x), maximised over x.
+    """Upper confidence bound mu(x) + w_t sigma(x), maximized over x.
 
     Build a new one each round, from the model of that round: the width is computed once, here, and kept in the buffer
     ``width``. With q > 1 points, the value is the sum of the bounds that the points have when chosen one after the
-    other. So sequential optimisation (the default for batches) and joint re-evaluation agree. Unlike BoTorch's analytic
+    other. So sequential optimization (the default for batches) and joint re-evaluation agree. Unlike BoTorch's analytic
     acquisition functions, this one never casts the model to the dtype of X.
 
     GP-BUCB's guarantee multiplies the width by exp(C), where C bounds the information in the hallucinated points. Ask
@@ -116,10 +116,10 @@ class GPUCB(ConfidenceBoundAcquisition):
             attribute gets both.
         t: Round about to be run, a whole number >= 1; default one more than the number of observations in the model.
         posterior_transform: To one output. Like an outcome transform, it does not rescale widths in the units of f
-            (``norm_bound``): on a ``SingleTaskGP`` with its default ``Standardize`` these are standardised units.
+            (``norm_bound``): on a ``SingleTaskGP`` with its default ``Standardize`` these are standardized units.
         X_pending: ``k x d`` points evaluated but without feedback. For this, as for q > 1, a list of models must be a
             ``ModelListGP``.
-        generator: Random numbers of a :class:`~bo_robust.confidence.RandomisedWidth`, drawn here once (on the CPU);
+        generator: Random numbers of a :class:`~bo_robust.confidence.RandomizedWidth`, drawn here once (on the CPU);
             default the global ones. The same draw serves a whole batch of pending points.
 
     Raises:

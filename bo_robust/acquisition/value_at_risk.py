@@ -1,4 +1,4 @@
-"""V-UCB: the upper confidence bound of the value at risk (or another functional) of f(x, Z), maximised over x alone.
+"""V-UCB: the upper confidence bound of the value at risk (or another functional) of f(x, Z), maximized over x alone.
 
 Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes" (ICML 2021), Algorithm 1:
 
@@ -41,7 +41,7 @@ class ConditionChoice:
         index: Index of the condition, ``...``, long.
         z: Value of the condition, ``... x d_z``; the perturbation xi if x is perturbed.
         point: Input of the model to be observed, ``... x d``: (x, z), or x + xi.
-        regret_bound: u - l = 2 w sigma there, ``...``, in units of f. It bounds the regret of x if x maximises the
+        regret_bound: u - l = 2 w sigma there, ``...``, in units of f. It bounds the regret of x if x maximizes the
             acquisition, the functional offered z (so not "drawn"), and l <= f <= u. Not for ``MeanVariance``.
         candidates: The candidates that chose, indices in U, which :func:`~bo_robust.acquisition.eliminate` takes as
             ``chosen``: ``... x 1`` of u_t, or ``... x 2`` of u_t and v_t of :class:`StableOpt`.
@@ -57,13 +57,13 @@ class ConditionChoice:
 class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     """Upper bound F(u(x, Z)) of a functional F of f(x, Z), on x alone.
 
-    Build a new one each round, as :class:`~bo_robust.acquisition.GPUCB`. After maximising it over x, ask
+    Build a new one each round, as :class:`~bo_robust.acquisition.GPUCB`. After maximizing it over x, ask
     :meth:`select_condition` which condition to observe x under. If conditions cannot be chosen, observe x under what
     comes and fit the model to (x, z, y): nothing else changes (Remark 1). X are designs, ``d_x`` columns; the columns
     of z follow those of x in the model.
 
     With q > 1 the value is the sum of the bounds that the designs have when chosen one after the other, each observed
-    under its most probable lacing value, as in sequential optimisation. That costs q posterior calls.
+    under its most probable lacing value, as in sequential optimization. That costs q posterior calls.
 
     Args:
         model: A fitted GP over (x, z) with one output, or with several and a ``posterior_transform``; without
@@ -108,16 +108,16 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         if is_number(schedule):
             schedule = ConstantWidth(float(schedule))
         if elimination is not None and (posterior_transform is not None or not elimination.maximize):
-            raise ValueError("over candidates f is maximised, without a posterior_transform.")
+            raise ValueError("over candidates f is maximized, without a posterior_transform.")
         super().__init__(model, schedule, t, posterior_transform, generator, elimination)
         if not isinstance(environment, Environment):
             raise ValueError(f"environment must be one of bo_robust.risk_measures, got {quoted(environment)}.")
         self.environment = environment
         self.functional = as_functional(functional)
         self._dim = reference(model).shape[-1] if getattr(model, "train_inputs", None) is not None else None
-        appended, own = environment.appended, environment.dim
-        if self._dim is not None and not (appended < self._dim if appended else own in (None, self._dim)):
-            columns = f"the model has {self._dim} columns, the environment {own}"
+        appended, dim = environment.appended, environment.dim
+        if self._dim is not None and not (appended < self._dim if appended else dim in (None, self._dim)):
+            columns = f"the model has {self._dim} columns, the environment {dim}"
             raise ValueError(f"{columns}: the model must be over (x, z), or over x where z are perturbations.")
         for buffer in environment.buffers():
             self._check("the environment", buffer)
@@ -193,7 +193,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             x: Designs, ``... x d_x``, such as the recommended one.
             max_upper: max_x F(u), the value that ``optimize_acqf`` returned without points under evaluation. The result
                 then bounds the regret F(f(x*)) - F(f(x)), as far as the search found the maximum. None: F(u) of x
-                itself, for the length of the interval of F(f(x)), which bounds the regret only if x maximises F(u).
+                itself, for the length of the interval of F(f(x)), which bounds the regret only if x maximizes F(u).
         """
         with torch.no_grad():
             lower, upper = self.bounds_of(self.environment.points(self.designs(x)), None)

@@ -8,7 +8,7 @@ share u_{i tau} y_tau of a reward in each direction with the current level, so a
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from torch import Tensor
 
@@ -64,11 +64,9 @@ class ATAGPUCB(ArmAlgorithm):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_rule(self.rule)
-        if isinstance(self.features, type) or not (
-            callable(self.features) or isinstance(self.features, NystromDictionary)
-        ):
+        if isinstance(self.features, type) or not (callable(self.features) or redraws(self.features)):
             raise ValueError(f"features must be a feature map or a NystromDictionary, got {quoted(self.features)}.")
-        if not isinstance(self.features, NystromDictionary) and (is_open(self.width) or is_open(self.truncation)):
+        if not redraws(self.features) and (is_open(self.width) or is_open(self.truncation)):
             raise ValueError("num_features of the width and the level can be None with a NystromDictionary only.")
         if self.root not in ROOTS:
             raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {quoted(self.root)}.")
@@ -84,7 +82,7 @@ class ATAGPUCB(ArmAlgorithm):
     @classmethod
     def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:
         """The level of the theorem for these features."""
-        return {"kind": "ata_nystrom" if isinstance(features, NystromDictionary) else "ata_fourier"}
+        return {"kind": "ata_nystrom" if redraws(features) else "ata_fourier"}
 
     def init(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int = 1, **options: Any) -> State:
         """As in the base class; ``ValueError`` also if the features do not fit the arms."""
@@ -107,7 +105,7 @@ class ATAGPUCB(ArmAlgorithm):
         """
         state = checked_state(state, ATAState, TruncatedPosterior)
         t, kernel, redraw = state.round + 1, state.kernel, None
-        if isinstance(self.features, NystromDictionary) and t >= self.features.redraw_growth * state.posterior.drawn:
+        if redraws(self.features) and t >= self.features.redraw_growth * state.posterior.drawn:
             if uniform is None:
                 raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
             redraw = partial(self.features.draw, kernel, uniform=uniform)
@@ -118,17 +116,23 @@ class ATAGPUCB(ArmAlgorithm):
         return Info(*seen)
 
 
+def redraws(features: object) -> TypeGuard[NystromDictionary]:
+    """Whether features are drawn anew as rounds go by, rather than a fixed map of locations."""
+    return hasattr(features, "draw")
+
+
 def feature_table(features: Features | NystromDictionary, kernel: ArmKernel, root: str) -> FeatureTable:
     """The features of the arms, compressed for the symmetric root; empty if dictionaries are still to be drawn.
 
     A feature map that meets arms without locations, or outside its box, raises ``ValueError``.
     """
-    if isinstance(features, NystromDictionary):
+    if redraws(features):
         return empty_table(kernel)
     if kernel.arms is None:
         raise ValueError(
             f"{type(features).__name__} need the locations of the arms: ArmKernel.from_covariance(k, arms), or "
             "from_matrix(K, arms). Arms without locations take a NystromDictionary."
         )
+    assert callable(features)
     Phi = features(kernel.arms)
     return FeatureTable.compressed(Phi) if root == "symmetric" else FeatureTable(Phi)

@@ -52,10 +52,10 @@ def checked_state(state: State, kind: type[KindOfState], posterior: type = ArmPo
     """The state; ``TypeError`` unless it is of the ``kind`` that ``init`` makes, around a ``posterior`` of its kind."""
     if isinstance(state, kind) and isinstance(state.posterior, posterior):
         return state
-    given = type(state).__name__ + (f" of a {type(state.posterior).__name__}" if isinstance(state, State) else "")
+    kind_given = type(state).__name__ + (f" of a {type(state.posterior).__name__}" if isinstance(state, State) else "")
     raise TypeError(
         f"state must be the {kind.__name__} of a {posterior.__name__} that init of this algorithm made and observe "
-        f"changes in place, got {given}."
+        f"changes in place, got {kind_given}."
     )
 
 
@@ -92,7 +92,7 @@ class ArmAlgorithm(ABC):
     """
 
     # Spec of the width if a configuration names none.
-    default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomised", "scale": EXPLORING}
+    default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomized", "scale": EXPLORING}
     # Whether it chooses among the candidate priors of a problem, and cannot be run without them
     over_candidates: ClassVar[bool] = False
     # What is recorded besides the traces: "dictionary" (the posterior has `size` and `effective_dimension`) or
@@ -111,9 +111,9 @@ class ArmAlgorithm(ABC):
         """Raise ``ValueError`` unless every width and level is a schedule."""
         for name, example in (("width", "ConstantWidth(2.0)"), ("truncation", "TGPTruncation(4.0, 1.0)")):
             if hasattr(self, name):
-                given = getattr(self, name)
-                for one in given if isinstance(given, tuple) else (given,):
-                    check_schedule(name, example, one)
+                value = getattr(self, name)
+                for schedule in value if isinstance(value, tuple) else (value,):
+                    check_schedule(name, example, schedule)
 
     @classmethod
     def from_settings(cls, name: str, settings: Mapping[str, Any], constants: Constants) -> Self:
@@ -122,9 +122,9 @@ class ArmAlgorithm(ABC):
         Widths, levels and feature maps in ``settings`` are specs, ``{kind: ..., ...}``. What they leave out comes from
         ``constants``, or is the default. ``ValueError`` says which setting is wrong or missing.
         """
-        given, constants = cls.completed(dict(settings), constants)
-        made: Self = specs.build({"kind": name, **given}, {name: cls}, constants.context(), "method")
-        return made
+        completed, constants = cls.completed(dict(settings), constants)
+        algorithm: Self = specs.build({"kind": name, **completed}, {name: cls}, constants.context(), "method")
+        return algorithm
 
     @classmethod
     def completed(cls, settings: dict[str, Any], constants: Constants) -> tuple[dict[str, Any], Constants]:

@@ -28,7 +28,7 @@ class IRGPUCB(GPUCB):
     """
 
     capturable: ClassVar[bool] = True
-    default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomised"}
+    default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomized"}
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class PureVariance(ArmAlgorithm):
 
 @dataclass(frozen=True)
 class RandomArm(ArmAlgorithm):
-    """Uniformly random arms, to which no method should lose; no settings."""
+    """Uniformly random arms; no settings."""
 
     capturable: ClassVar[bool] = True
     is_baseline: ClassVar[bool] = True

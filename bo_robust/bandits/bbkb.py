@@ -91,8 +91,8 @@ class BBKB(ArmAlgorithm):
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest upper confidence bound; a uniformly random one in the first round.
 
-        This may renew the shortlist. Nothing else in the state changes. Do not change the arms returned in place:
-        :meth:`observe` knows this tensor, and then need not ask the device whether a batch ends.
+        This may renew the shortlist. Nothing else in the state changes. Do not write to the arms returned:
+        if :meth:`observe` gets this very tensor, it need not ask the device whether a batch ends.
         """
         state = checked_state(state, BBKBState, DTCPosterior)
         posterior, shortlist = state.posterior, state.shortlist
@@ -147,12 +147,12 @@ class BBKB(ArmAlgorithm):
 
 def _look_again(state: BBKBState, trials: Tensor, width: Tensor) -> Tensor:
     """Choose the best of all arms in some trials, and renew their shortlists."""
-    posterior, known = state.posterior, state.shortlist
-    size = known.arms.shape[1] - OUTSIDE
+    posterior, shortlist = state.posterior, state.shortlist
+    size = shortlist.arms.shape[1] - OUTSIDE
     # Variances of the start of the batch, or of the last shortlist, are at least the present ones.
     mean, variance = posterior.mean[trials], posterior.variance[trials]
-    arms, valid = known.arms[trials, OUTSIDE:], known.mean[trials, :1] < torch.inf
-    variance.scatter_(1, arms, torch.where(valid, known.variance[trials, OUTSIDE:], variance.gather(1, arms)))
+    arms, valid = shortlist.arms[trials, OUTSIDE:], shortlist.mean[trials, :1] < torch.inf
+    variance.scatter_(1, arms, torch.where(valid, shortlist.variance[trials, OUTSIDE:], variance.gather(1, arms)))
 
     def look(size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         arms, outside, outside_sd = largest_bounds(mean, variance, width, size)
@@ -174,5 +174,5 @@ def _look_again(state: BBKBState, trials: Tensor, width: Tensor) -> Tensor:
         arms, present, outside, outside_sd = look(size)
     pulls = torch.cat([dtc.costs_of(posterior, arms, trials), dtc.features_of(posterior, arms, trials)], 2)
     new = shortlist_of(arms, mean.gather(1, arms), present, pulls, outside, outside_sd, width)
-    known.put(trials, new)
+    shortlist.put(trials, new)
     return best

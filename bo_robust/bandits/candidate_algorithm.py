@@ -28,7 +28,7 @@ from bo_robust.utils.linalg import row_argmax
 class CandidateSelection(Selection):
     """The arms to pull next; ``width`` is that of the MAP candidate (:class:`CandidatePosterior`).
 
-    ``candidate`` is u_t, who chose each arm, as an index in U, ``s`` long. It is None for rules that mix candidates.
+    ``candidate`` is u_t, the candidate that chose each arm, as an index in U, ``s`` long; None where rules mix them.
     """
 
     candidate: Tensor | None = None
@@ -72,10 +72,10 @@ class CandidateAlgorithm(ArmAlgorithm):
         """Choose the arm of largest bound under the MAP candidate; before any reward it is the first."""
         posterior: CandidatePosterior = checked_state(state, State, CandidatePosterior).posterior
         w, best = self.widths(posterior, state.round + 1, uniform), posterior.map_candidate
-        own = of_map_candidate(posterior, w)
+        map_width = of_map_candidate(posterior, w)
         bound = posterior.under(best, posterior.variances).sqrt_()
-        bound.mul_(own.unsqueeze(1) if isinstance(own, Tensor) else own)
-        return CandidateSelection(row_argmax(bound.add_(posterior.under(best, posterior.means))), own, best)
+        bound.mul_(map_width.unsqueeze(1) if isinstance(map_width, Tensor) else map_width)
+        return CandidateSelection(row_argmax(bound.add_(posterior.under(best, posterior.means))), map_width, best)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from the rewards under every candidate."""

@@ -41,8 +41,8 @@ class Constants:
             values["num_directions"] = getattr(self.features, "num_features", None)
         return values
 
-    def for_width(self, spec: Mapping[str, Any], made: Any, delta: float) -> dict[str, Any]:
-        """The context of a width of class ``made``, with its own ``delta``."""
+    def for_width(self, spec: Mapping[str, Any], width_class: Any, delta: float) -> dict[str, Any]:
+        """The context of a width of class ``width_class``, with its own ``delta``."""
         values = self.context() | {"delta": delta}
-        asks = "max_gain" in getattr(made, "__dataclass_fields__", ()) and "max_gain" not in spec
+        asks = "max_gain" in getattr(width_class, "__dataclass_fields__", ()) and "max_gain" not in spec
         return values | {"max_gain": self.max_gain()} if asks and self.max_gain is not None else values

@@ -27,7 +27,7 @@ class HEGPUCB(EliminationAlgorithm):
     Args:
         width: Confidence width w^u_t, one for all candidates or a tuple of one each. The guarantee needs a width that
             holds with probability 1 - delta / 2. ``BayesianFiniteWidth(n, delta)`` halves delta itself;
-            ``SelfNormalisedWidth(B, R, delta / 2)`` does not.
+            ``SelfNormalizedWidth(B, R, delta / 2)`` does not.
         noise_scale: R > 0, in units of the reward; the noise is R-sub-Gaussian.
         delta: Failure probability in (0, 1).
         elimination: One of :data:`bo_robust.bandits.posteriors.elimination.ELIMINATION_KINDS`.

@@ -60,13 +60,19 @@ def check_pairs(num_arms: int, num_conditions: int) -> None:
         raise ValueError(f"{num_arms} arms are no pairs x * w + z of designs x with w = {num_conditions} conditions z.")
 
 
-def checked_probabilities(given: Sequence[float], num_conditions: int) -> tuple[float, ...]:
-    """The probabilities of the conditions, one each; ``ValueError`` where they are none."""
-    if isinstance(given, Real) or len(given) != num_conditions or not all(is_number(p) and p >= 0.0 for p in given):
-        raise ValueError(f"probabilities must be {num_conditions} numbers >= 0, by condition, got {quoted(given)}.")
-    if not abs(math.fsum(given) - 1.0) <= 1e-6:
-        raise ValueError(f"probabilities must sum to 1, got {math.fsum(given):g}; divide them by their sum.")
-    return tuple(map(float, given))
+def checked_probabilities(probabilities: Sequence[float], num_conditions: int) -> tuple[float, ...]:
+    """The probabilities of the conditions, one each; ``ValueError`` if they are not."""
+    if (
+        isinstance(probabilities, Real)
+        or len(probabilities) != num_conditions
+        or not all(is_number(p) and p >= 0.0 for p in probabilities)
+    ):
+        raise ValueError(
+            f"probabilities must be {num_conditions} numbers >= 0, by condition, got {quoted(probabilities)}."
+        )
+    if not abs(math.fsum(probabilities) - 1.0) <= 1e-6:
+        raise ValueError(f"probabilities must sum to 1, got {math.fsum(probabilities):g}; divide them by their sum.")
+    return tuple(map(float, probabilities))
 
 
 @lru_cache(maxsize=64)

@@ -11,19 +11,19 @@ import torch.distributed
 from torch import Tensor
 
 
-def no_offer(dim: int, like: Tensor) -> Tensor:
-    """The row of a rank that has no arm to offer, ``3 + dim`` numbers on the device of ``like``."""
-    row = like.new_zeros(3 + dim, dtype=torch.float64)
+def no_offer(dim: int, template: Tensor) -> Tensor:
+    """The row of a rank that has no arm to offer, ``3 + dim`` numbers on the device of ``template``."""
+    row = template.new_zeros(3 + dim, dtype=torch.float64)
     row[:2] = -torch.inf
     return row
 
 
 def best_of_ranks(
-    offer: Callable[[], Tensor], dim: int, like: Tensor, group: torch.distributed.ProcessGroup | None
+    offer: Callable[[], Tensor], dim: int, template: Tensor, group: torch.distributed.ProcessGroup | None
 ) -> Tensor:
     """The offer of largest bound of all ranks (ties go to the first arm), with the largest threshold of any rank.
 
-    If ``offer``, which computes that of this rank, fails on one rank, all ranks fail. ``dim`` is d, ``like`` is a
+    If ``offer``, which computes that of this rank, fails on one rank, all ranks fail. ``dim`` is d, ``template`` is a
     tensor on the device to communicate from, and ``group`` is None for a single process.
 
     Raises:
@@ -34,9 +34,9 @@ def best_of_ranks(
         row = offer()
     except Exception:
         if group is not None:  # the others wait for this rank
-            gathered(None, 3 + dim, like, group)
+            gathered(None, 3 + dim, template, group)
         raise
-    rows = gathered(row, 3 + dim, like, group)
+    rows = gathered(row, 3 + dim, template, group)
     best = rows[rows[:, 0] == rows[:, 0].max()]
     best = best[best[:, 2].argmin()].clone()
     best[1] = rows[:, 1].max()
@@ -46,14 +46,14 @@ def best_of_ranks(
     return best
 
 
-def gathered(row: Tensor | None, width: int, like: Tensor, group: torch.distributed.ProcessGroup | None) -> Tensor:
+def gathered(row: Tensor | None, width: int, template: Tensor, group: torch.distributed.ProcessGroup | None) -> Tensor:
     """The rows of all ranks, ``ranks x width`` float64; without a group the one row of this process.
 
     A rank that failed hands in None, and every other rank then raises ``RuntimeError``. So does a rank that cannot
     reach the others.
     """
     # The first number of what is sent says whether this rank failed; the row follows.
-    mine = torch.full((width + 1,), torch.nan, dtype=torch.float64, device=like.device)
+    mine = torch.full((width + 1,), torch.nan, dtype=torch.float64, device=template.device)
     mine[0] = float(row is None)
     if row is not None:
         mine[1:] = row

@@ -1,10 +1,10 @@
 """The few arms that can be the argmax of an upper confidence bound while variances only fall.
 
 Within a batch of BBKB, means stay and variances shrink, so that a bound computed earlier is at least the present one.
-The shortlist keeps the arms of largest such bounds, and follows their variances pull by pull. Two entries ahead of them
-stand for all other arms: the bound of one is the largest of theirs at the width of that time, that of the other rises
-with the width as fast as any of theirs. Where the largest bound is an arm's, no other arm can be the argmax: the choice
-is exact, at a cost that does not depend on n.
+The shortlist keeps the arms of largest such bounds, and follows their variances pull by pull. Its first two entries
+bound all other arms from above. The first is their largest bound when the list was made; the second grows with the
+width at the rate of their largest standard deviation. If the largest bound of all entries belongs to a listed arm, no
+other arm can be the argmax. So the choice is exact, at a cost that does not depend on n.
 
 Axes: ``s`` trials, ``n`` arms, ``K`` entries: OUTSIDE for other arms, then the arms listed.
 """
@@ -61,11 +61,13 @@ def check_batch_constant(c: float) -> None:
         raise ValueError(f"batch_constant must be a finite number >= 0, got {c!r}.")
 
 
-def empty_shortlist(like: Tensor, size: int) -> Shortlist:
-    """Void shortlists of ``size`` arms: one per entry of ``like`` (``s``), of its dtype and device."""
-    empty = like.new_zeros(len(like), size)
-    nothing = torch.full_like(like, torch.inf)
-    return shortlist_of(empty.long(), empty, empty, empty.unsqueeze(2).expand(-1, -1, COSTS), nothing, like * 0, like)
+def empty_shortlist(template: Tensor, size: int) -> Shortlist:
+    """Void shortlists of ``size`` arms: one per entry of ``template`` (``s``), of its dtype and device."""
+    empty = template.new_zeros(len(template), size)
+    nothing = torch.full_like(template, torch.inf)
+    return shortlist_of(
+        empty.long(), empty, empty, empty.unsqueeze(2).expand(-1, -1, COSTS), nothing, template * 0, template
+    )
 
 
 def shortlist_of(

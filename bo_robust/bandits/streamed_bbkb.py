@@ -111,20 +111,22 @@ class StreamedBBKB:
             ValueError: if there are no arms, or they have another dimension or are not as the stream promises.
             RuntimeError: if another rank failed or cannot be reached.
         """
-        posterior, like = state.posterior, state.posterior.noise_var
-        uniform = float(from_first(torch.tensor(uniform, dtype=torch.float64, device=like.device), group))
-        width = torch.as_tensor(sparse_width(state, self.width, like.new_full((1,), uniform))).to(like).expand(1)
+        posterior, template = state.posterior, state.posterior.noise_var
+        uniform = float(from_first(torch.tensor(uniform, dtype=torch.float64, device=template.device), group))
+        width = (
+            torch.as_tensor(sparse_width(state, self.width, template.new_full((1,), uniform))).to(template).expand(1)
+        )
         if state.round == 0:
-            best = best_of_ranks(lambda: self._first(posterior, arms, uniform, group), _dim(posterior), like, group)
-            return Selection(int(best[2]), best[3:].to(like), float(width), math.inf)
+            best = best_of_ranks(lambda: self._first(posterior, arms, uniform, group), _dim(posterior), template, group)
+            return Selection(int(best[2]), best[3:].to(template), float(width), math.inf)
         # Another stream may hold other arms, so the shortlist is void.
         if arms is not state.arms:
             state.arms, state.shortlist = arms, None
-        best = best_of_ranks(lambda: self._best_listed(state, width), _dim(posterior), like, group)
+        best = best_of_ranks(lambda: self._best_listed(state, width), _dim(posterior), template, group)
         # An arm that some rank did not look at may be better.
         if not bool(best[0] > best[1]):
-            best = best_of_ranks(lambda: self._pass(state, arms, width), _dim(posterior), like, group)
-        return Selection(int(best[2]), best[3:].to(like), float(width), float(best[0]))
+            best = best_of_ranks(lambda: self._pass(state, arms, width), _dim(posterior), template, group)
+        return Selection(int(best[2]), best[3:].to(template), float(width), float(best[0]))
 
     def observe(
         self,
@@ -143,21 +145,21 @@ class StreamedBBKB:
             ValueError: if the location is not ``d`` finite numbers.
             RuntimeError: if the first rank cannot be reached.
         """
-        posterior, like = state.posterior, state.posterior.noise_var
+        posterior, template = state.posterior, state.posterior.noise_var
         if location.shape != (_dim(posterior),):
             raise ValueError(f"location must have {_dim(posterior)} numbers, got shape {tuple(location.shape)}.")
-        said = torch.tensor([float(reward), uniform], dtype=torch.float64, device=like.device)
-        said = from_first(torch.cat([said, location.double().to(like.device)]), group).to(like)
-        check_finite("location", said[2:])
-        arm = like.new_tensor([_row_of(state, said[2:])], dtype=torch.long)
-        ok = dtc.count(posterior, arm, said[:1])
+        message = torch.tensor([float(reward), uniform], dtype=torch.float64, device=template.device)
+        message = from_first(torch.cat([message, location.double().to(template.device)]), group).to(template)
+        check_finite("location", message[2:])
+        arm = template.new_tensor([_row_of(state, message[2:])], dtype=torch.long)
+        ok = dtc.count(posterior, arm, message[:1])
         state.round += 1
         if float(posterior.spent) <= self.batch_constant and state.round > 1:
             step = dtc.downdate(posterior, dtc.features_of_pulls(posterior, arm, ok))
             if state.shortlist is not None:
                 state.shortlist.lower(*step)
         else:
-            uniforms = spread(said[1:2], posterior.counts.shape[1])
+            uniforms = spread(message[1:2], posterior.counts.shape[1])
             dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, uniforms))
             ok = ok & all_numbers(posterior.mean, posterior.variance)
             state.shortlist = None
@@ -167,14 +169,14 @@ class StreamedBBKB:
         self, posterior: DTCPosterior, arms: ArmStream, uniform: float, group: torch.distributed.ProcessGroup | None
     ) -> Tensor:
         """Offer a uniformly random arm of all ranks, if this rank has it."""
-        like = posterior.noise_var
-        mine = torch.tensor([arms.start, arms.stop], dtype=torch.float64, device=like.device)
-        ranges = gathered(mine, 2, like, group)
+        template = posterior.noise_var
+        mine = torch.tensor([arms.start, arms.stop], dtype=torch.float64, device=template.device)
+        ranges = gathered(mine, 2, template, group)
         first, last = int(ranges[:, 0].min()), int(ranges[:, 1].max())
         number = min(first + int(uniform * (last - first)), last - 1)
         row = no_offer(_dim(posterior), posterior.noise_var)
         if arms.start <= number < arms.stop:
-            _, block = next(ArmStream(arms.read, number, number + 1).blocks(like))
+            _, block = next(ArmStream(arms.read, number, number + 1).blocks(template))
             _check_dim(posterior, block)
             # Any finite bound wins: the other ranks have no offer.
             row = torch.cat([row.new_tensor([0.0, -torch.inf, number]), block[0].double()])

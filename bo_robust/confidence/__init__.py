@@ -24,15 +24,15 @@ if TYPE_CHECKING:
         CompactWidth,
         ConstantWidth,
         FiniteWidth,
-        RandomisedWidth,
+        RandomizedWidth,
         RKHSWidth,
-        SelfNormalisedWidth,
+        SelfNormalizedWidth,
     )
 
 __all__ = [
     "WIDTHS", "ATAFourierWidth", "ATANystromWidth", "BKBWidth", "BayesianFiniteWidth", "CompactWidth", "ConstantWidth",
-    "FiniteWidth", "LogWidth", "PublishedATAWidth", "PublishedTGPWidth", "RKHSWidth", "RandomisedWidth",
-    "SelfNormalisedWidth", "TGPWidth", "Width", "gp_ucb_regret_bound", "information_gain", "propose_constants",
+    "FiniteWidth", "LogWidth", "PublishedATAWidth", "PublishedTGPWidth", "RKHSWidth", "RandomizedWidth",
+    "SelfNormalizedWidth", "TGPWidth", "Width", "gp_ucb_regret_bound", "information_gain", "propose_constants",
 ]  # fmt: skip
 if not TYPE_CHECKING:  # a type checker knows the names imported above, and no others
     __getattr__, __dir__ = on_first_use(
@@ -43,8 +43,8 @@ if not TYPE_CHECKING:  # a type checker knows the names imported above, and no o
             "heavy_tails": "ATAFourierWidth ATANystromWidth LogWidth PublishedATAWidth PublishedTGPWidth TGPWidth",
             "regret_bounds": "gp_ucb_regret_bound",
             "reward_moments": "propose_constants",
-            "widths": "BayesianFiniteWidth BKBWidth CompactWidth ConstantWidth FiniteWidth RandomisedWidth "
-            "RKHSWidth SelfNormalisedWidth",
+            "widths": "BayesianFiniteWidth BKBWidth CompactWidth ConstantWidth FiniteWidth RandomizedWidth "
+            "RKHSWidth SelfNormalizedWidth",
             "registry": "WIDTHS",
         },
     )

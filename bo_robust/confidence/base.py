@@ -70,7 +70,7 @@ class ScaledWidth(ABC):
             t: The round about to be run, >= 1, after t - 1 rewards.
             information_gain: gamma_{t-1} = 1/2 logdet(I + K_{t-1}/noise_var) in nats, of the t - 1 points chosen: a
                 number, or one per trial (``s``). Use the realised gain, not a worst case.
-            uniform: Draws from [0, 1), a number or one per trial (``s``). Only :class:`RandomisedWidth` needs them.
+            uniform: Draws from [0, 1), a number or one per trial (``s``). Only :class:`RandomizedWidth` needs them.
 
         Raises:
             ValueError: if ``t`` is below 1, or ``uniform`` is needed and missing.
@@ -93,7 +93,7 @@ def log(x: Number) -> Number:
     return torch.log(x) if isinstance(x, Tensor) else math.log(x)
 
 
-def known(size: Number | None) -> Number:
+def required_size(size: Number | None) -> Number:
     """The number of features; ``ValueError`` where it is None."""
     if size is None:
         raise ValueError("the number of features is None, which is for ATAGPUCB with a NystromDictionary; give it.")
@@ -113,8 +113,8 @@ def sized(schedule: Schedule, size: Number) -> Schedule:
     """The width or level for ``size`` features (m_t of a dictionary, a number or ``s``), where it left that open."""
     if not is_open(schedule):
         return schedule
-    made = copy.copy(schedule)
+    copied = copy.copy(schedule)
     for name in SIZES:
-        if hasattr(made, name):
-            object.__setattr__(made, name, size)
-    return made
+        if hasattr(copied, name):
+            object.__setattr__(copied, name, size)
+    return copied

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bo_robust.confidence.base import GAIN, Number, ScaledWidth, known, log, sqrt
+from bo_robust.confidence.base import GAIN, Number, ScaledWidth, log, required_size, sqrt
 from bo_robust.utils.input_checks import check_count
 from bo_robust.utils.round_numbers import by_round
 
@@ -68,7 +68,7 @@ class _ATAWidth(_HeavyTailWidth):
 
     def _noise_term(self, t: int, copies: int) -> Number:
         """The second term of w_t, with L = log(copies m T / delta)."""
-        m = known(self.num_features)
+        m = required_size(self.num_features)
         return 4.0 * self._spread(t - 1, m, log(copies * m * self.horizon / self.delta))
 
 
@@ -151,7 +151,7 @@ class PublishedATAWidth(_HeavyTailWidth):
     needs = frozenset[str]()
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
-        p = known(self.num_directions)
+        p = required_size(self.num_directions)
         return self.norm_bound + self._spread(t, p, log(p * self.horizon))
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bo_robust.utils.input_checks import check_count, check_kernel_matrix, check_positive, check_tensor
 
-# Greedy maximisation of a monotone submodular function reaches this share of the maximum.
+# Greedy maximization of a monotone submodular function reaches this share of the maximum.
 GREEDY_SHARE = 1.0 - math.exp(-1.0)
 
 
@@ -47,7 +47,7 @@ def greedy(K: Tensor, noise_var: float, T: int) -> tuple[Tensor, Tensor]:
     """Greedy experimental design: choose T points x_t = argmax sigma_{t-1}, repeats allowed (eq. 4).
 
     K is the kernel matrix of all n points, ``n x n``. Round t costs O(n min(t, n)). Posterior covariances come from
-    cached factor rows, and n cached rows are folded into the matrix. Nothing is refactorised.
+    cached factor rows, and n cached rows are folded into the matrix. Nothing is refactorized.
 
     Returns:
         The gains F(A_t) of the first t points for t = 1..T (``T``), and the points chosen (``T``, int64). Of equal

@@ -2,39 +2,22 @@
 
 from collections.abc import Callable
 
+from bo_robust.confidence import heavy_tails, widths
 from bo_robust.confidence.base import Width
-from bo_robust.confidence.heavy_tails import (
-    ATAFourierWidth,
-    ATANystromWidth,
-    LogWidth,
-    PublishedATAWidth,
-    PublishedTGPWidth,
-    TGPWidth,
-)
-from bo_robust.confidence.widths import (
-    BayesianFiniteWidth,
-    BKBWidth,
-    CompactWidth,
-    ConstantWidth,
-    FiniteWidth,
-    RandomisedWidth,
-    RKHSWidth,
-    SelfNormalisedWidth,
-)
 
 WIDTHS: dict[str, Callable[..., Width]] = {
-    "finite": FiniteWidth,
-    "compact": CompactWidth,
-    "rkhs": RKHSWidth,
-    "self_normalised": SelfNormalisedWidth,
-    "randomised": RandomisedWidth,
-    "tgp": TGPWidth,
-    "ata_fourier": ATAFourierWidth,
-    "ata_nystrom": ATANystromWidth,
-    "bayesian_finite": BayesianFiniteWidth,
-    "bkb": BKBWidth,
-    "constant": ConstantWidth,
-    "log": LogWidth,
-    "tgp_published": PublishedTGPWidth,
-    "ata_published": PublishedATAWidth,
+    "finite": widths.FiniteWidth,
+    "compact": widths.CompactWidth,
+    "rkhs": widths.RKHSWidth,
+    "self_normalized": widths.SelfNormalizedWidth,
+    "randomized": widths.RandomizedWidth,
+    "tgp": heavy_tails.TGPWidth,
+    "ata_fourier": heavy_tails.ATAFourierWidth,
+    "ata_nystrom": heavy_tails.ATANystromWidth,
+    "bayesian_finite": widths.BayesianFiniteWidth,
+    "bkb": widths.BKBWidth,
+    "constant": widths.ConstantWidth,
+    "log": heavy_tails.LogWidth,
+    "tgp_published": heavy_tails.PublishedTGPWidth,
+    "ata_published": heavy_tails.PublishedATAWidth,
 }

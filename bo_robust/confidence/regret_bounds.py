@@ -25,10 +25,10 @@ def gp_ucb_regret_bound(widths: Tensor, information_gain: Tensor, noise_var: flo
 
     Args:
         widths: w_1..w_T, ``... x T``.
-        information_gain: gamma_1..gamma_T or upper bounds on them, ``... x T``. The realised gain of the points chosen
+        information_gain: gamma_1..gamma_T or upper bounds on them, ``... x T``. The realized gain of the points chosen
             also serves (the proof uses no more).
         noise_var: sigma^2 > 0.
-        compact: Add the discretisation term 2 of Theorem 2.
+        compact: Add the discretization term 2 of Theorem 2.
 
     Raises:
         ValueError: if the shapes differ, are empty, or ``noise_var`` is not positive.

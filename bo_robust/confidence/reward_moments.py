@@ -22,9 +22,9 @@ MAX_DISTANCE = 0.3
 
 @dataclass(frozen=True)
 class RewardConstants:
-    """What :func:`propose_constants` proposes for rewards (y - centre) / scale."""
+    """What :func:`propose_constants` proposes for rewards (y - center) / scale."""
 
-    centre: float  # Median of the rewards
+    center: float  # Median of the rewards
     scale: float  # Their median absolute deviation from it
     tail_index: float  # P(|y| > x) falls like x^(-tail_index), by Hill's estimate; infinite without a power tail
     alpha: float  # Exponent of the moment bound E|y|^(1+alpha) <= v, in (0, 1]
@@ -38,7 +38,7 @@ class RewardConstants:
 
 
 def propose_constants(rewards: Any, arms: Any = None, *, delta: float = 0.1) -> RewardConstants:
-    """Propose centre, scale, alpha, v, noise_var and a truncation level from old rewards.
+    """Propose center, scale, alpha, v, noise_var and a truncation level from old rewards.
 
     alpha is 1 where the variance looks finite: there is no power tail, or the interval of Hill's estimate lies above 2.
     Else it is half of (index - 1), in [0.05, 1], with an index midway between the estimate and the lower end of its
@@ -69,8 +69,8 @@ def propose_constants(rewards: Any, arms: Any = None, *, delta: float = 0.1) -> 
     if len(labels) != len(y):
         raise ValueError(f"arms must name the arm of every reward: {len(labels)} labels for {len(y)} rewards.")
     labels = np.unique(labels, return_inverse=True)[1]
-    centre, scale = median_mad(y)
-    z = (y - centre) / scale
+    center, scale = median_mad(y)
+    z = (y - center) / scale
     counts = np.bincount(labels)
     medians = np.array([np.median(group) for group in _by_arm(z, labels)])
     r = z - medians[labels]
@@ -78,7 +78,7 @@ def propose_constants(rewards: Any, arms: Any = None, *, delta: float = 0.1) -> 
     if index <= 1.0:
         warnings.warn(
             f"the tail index of the rewards is {index:.2f}: at 1 or less they have no mean, and no method can find the "
-            "arm of largest mean. Optimise a transform of the reward, such as its logarithm, instead.",
+            "arm of largest mean. Optimize a transform of the reward, such as its logarithm, instead.",
             stacklevel=2,
         )
     alpha = 1.0 if lower > 2.0 else min(1.0, max(MIN_ALPHA, 0.5 * (0.5 * (index + lower) - 1.0)))
@@ -91,7 +91,7 @@ def propose_constants(rewards: Any, arms: Any = None, *, delta: float = 0.1) -> 
         largest = float(np.abs(medians[counts >= MIN_ARM]).max())
         v = (largest + around ** (1.0 / (1.0 + alpha))) ** (1.0 + alpha)
     clip_at = 2.0 * TGPTruncation(v, alpha)(1)
-    return RewardConstants(centre, scale, index, alpha, v, _variance_within(np.clip(z, -clip_at, clip_at), labels))
+    return RewardConstants(center, scale, index, alpha, v, _variance_within(np.clip(z, -clip_at, clip_at), labels))
 
 
 def _tail_index(r: np.ndarray, k: int, confidence: float) -> tuple[float, float]:

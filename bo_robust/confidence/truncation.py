@@ -2,7 +2,7 @@
 
 Source: Ray Chowdhury & Gopalan 2019, Theorem 1 (TGP-UCB), Lemma 1 (ATA-GP-UCB, Fourier features) and Theorem 4
 (ATA-GP-UCB, Nyström). All assume E|y|^(1+alpha) <= v, a raw moment: v must cover f as well as the noise, in units of
-y^(1+alpha). Rewards should be centred, because truncation pulls the mean to zero.
+y^(1+alpha). Rewards should be centered, because truncation pulls the mean to zero.
 
 Every level has a keyword ``scale`` > 0 that multiplies it; the theorems hold at 1. Every class raises ``ValueError`` at
 construction when an argument is outside the range stated for it.
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.confidence.base import known, log
+from bo_robust.confidence.base import log, required_size
 from bo_robust.utils.input_checks import check_count, check_round, check_settings, check_tensor, quoted
 from bo_robust.utils.linalg import median_and_mad
 
@@ -96,7 +96,7 @@ class _ATATruncation(_MomentLevel):
     num_features: int | None
 
     def _level(self, t: float | Tensor, copies: int) -> float | Tensor:
-        return self._direction_level(t, log(copies * known(self.num_features) * self.horizon / self.delta))
+        return self._direction_level(t, log(copies * required_size(self.num_features) * self.horizon / self.delta))
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class PublishedATATruncation(_MomentLevel):
         super().__post_init__()
 
     def _at(self, t: float | Tensor) -> float | Tensor:
-        return self._direction_level(t, log(known(self.num_directions) * self.horizon))
+        return self._direction_level(t, log(required_size(self.num_directions) * self.horizon))
 
 
 # A reward y beyond its level b becomes c b sign(y): c by the name of the rule.
@@ -170,7 +170,7 @@ def check_rule(rule: str) -> None:
 def truncate(y: Tensor, level: float | Tensor, rule: str = "zero") -> Tensor:
     """Truncate rewards ``y`` of any shape beyond ``level``, b >= 0, a number or a tensor that broadcasts.
 
-    - "zero" is the papers' y 1{|y| <= b}. It pulls the mean towards zero wherever it acts.
+    - "zero" is the papers' y 1{|y| <= b}. It pulls the mean toward zero wherever it acts.
     - "clip" is sign(y) b beyond the level. It changes rewards less and suits one-sided tails.
 
     NaN stays NaN, and an infinite reward stays infinite at an infinite level, so that a failed pull is not mistaken for
@@ -197,10 +197,10 @@ def median_mad(rows: np.ndarray) -> tuple[float, float]:
 
     Raises ``ValueError`` if more than half of the entries are equal.
     """
-    centre, scale = map(float, median_and_mad(torch.as_tensor(rows, dtype=torch.float64).flatten()))
+    center, scale = map(float, median_and_mad(torch.as_tensor(rows, dtype=torch.float64).flatten()))
     if scale == 0.0:
         raise ValueError("more than half of the entries are equal: their MAD is 0 and cannot scale the rewards.")
-    return centre, scale
+    return center, scale
 
 
 TRUNCATIONS: dict[str, Callable[..., Truncation]] = {

@@ -103,7 +103,7 @@ class RKHSWidth(ScaledWidth):
     ``max_gain``.
 
     Args:
-        norm_bound_squared: B > 0 with ||f||_k^2 <= B (the SQUARED norm, unlike :class:`SelfNormalisedWidth`).
+        norm_bound_squared: B > 0 with ||f||_k^2 <= B (the SQUARED norm, unlike :class:`SelfNormalizedWidth`).
         delta: Failure probability in (0, 1).
         max_gain: Bounds on gamma_1, gamma_2, ..., such as
             :func:`~bo_robust.confidence.information_gain.greedy_bound`'s. None takes the realised gain of the call,
@@ -132,7 +132,7 @@ class RKHSWidth(ScaledWidth):
 
 
 @dataclass(frozen=True)
-class SelfNormalisedWidth(ScaledWidth):
+class SelfNormalizedWidth(ScaledWidth):
     """w_t = B + R sqrt(2 (gamma_{t-1} + 1 + log(1/delta))) (Chowdhury & Gopalan 2017, Theorem 2).
 
     The theorem is for ``noise_var`` = 1 + 2/T. For another noise_var the self-normalised bound has R / sqrt(noise_var)
@@ -196,7 +196,7 @@ class BKBWidth(ScaledWidth):
 
 
 @dataclass(frozen=True)
-class RandomisedWidth(ScaledWidth):
+class RandomizedWidth(ScaledWidth):
     """w_t = sqrt(zeta_t), zeta_t = 2 log(|X| / 2) + Exp(rate 1/2), of IRGP-UCB (Takeno et al. 2023, Theorem 4.2).
 
     Every round has a fresh draw; its law does not grow with t. The exponential is -2 log(1 - u), the inverse CDF at
@@ -219,7 +219,7 @@ class RandomisedWidth(ScaledWidth):
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         if uniform is None:
-            raise ValueError("RandomisedWidth needs `uniform`, draws from [0, 1), one per trial and round.")
+            raise ValueError("RandomizedWidth needs `uniform`, draws from [0, 1), one per trial and round.")
         shift = 2.0 * math.log(self.num_arms / 2.0)
         if isinstance(uniform, Tensor):
             return torch.sqrt(shift - 2.0 * torch.log1p(-uniform))

@@ -50,7 +50,7 @@ class BoTorchMethod(ABC):
         """The fitted model of points ``n x d`` and observations ``n x 1``, given which are outliers (``n`` bool)."""
 
     def first(self, model: Any, candidates: Tensor | None) -> Tensor | None:
-        """A point ``1 x d`` to measure before the acquisition is maximised, if there is one."""
+        """A point ``1 x d`` to measure before the acquisition is maximized, if there is one."""
         return None
 
     def begin(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
@@ -76,11 +76,11 @@ class Known(BoTorchMethod):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Winsorised(BoTorchMethod):
+class Winsorized(BoTorchMethod):
     """SingleTaskGP of rewards clipped at 1.5 interquartile ranges beyond the quartiles."""
 
     def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
-        return fitted(SingleTaskGP(X, winsorised(Y)))
+        return fitted(SingleTaskGP(X, winsorized(Y)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class Robust(BoTorchMethod):
         outlier_share: As of "robust" in :data:`bo_robust.methods.METHODS`.
         outlier_density: As there.
         outcome_scale: "auto", or None to model the observations as they are.
-        replicates: Measure what ``suggest_replicates`` asks for before the acquisition is maximised.
+        replicates: Measure what ``suggest_replicates`` asks for before the acquisition is maximized.
     """
 
     outlier_share: float = METHODS["robust"].settings["outlier_share"]
@@ -119,7 +119,7 @@ BOTORCH_METHODS: dict[str, Callable[..., Any]] = {
     "RobustGP": Robust,
     "RobustRelevancePursuitSingleTaskGP": RelevancePursuit,
     "SingleTaskGP": Plain,
-    "Winsorised": Winsorised,
+    "Winsorised": Winsorized,  # as stored results and their figures have it
     "known": Known,
 }
 
@@ -131,7 +131,7 @@ def fitted(model: Any) -> Any:
     return model
 
 
-def winsorised(Y: Tensor) -> Tensor:
+def winsorized(Y: Tensor) -> Tensor:
     """Rewards within 1.5 interquartile ranges of the quartiles, which are observed values.
 
     Ax's ``Winsorize`` (facebook/Ax at e3371084, with ``AUTO_WINS_QUANTILE``) does so, by default on the bad side only.

@@ -53,14 +53,14 @@ def run(
         raise RunError(f"--threads must be between 1 and the {cores} cores of this machine, got {threads}.")
     torch.set_num_threads(threads)
     config_ = files.load_config(config, set_ or (), trials=trials, horizon=horizon)
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "workers": workers,
         "backend": backend,
         "trials_per_job": trials_per_job,
         "console": _console(),
     }
     try:
-        runs.start(config_, out or Path("results") / config_.name, device=device, data_dir=data_dir, **given)
+        runs.start(config_, out or Path("results") / config_.name, device=device, data_dir=data_dir, **arguments)
     except KeyboardInterrupt:
         print("bo-robust: interrupted; the same command again runs what is missing.", file=sys.stderr)
         raise typer.Exit(130) from None

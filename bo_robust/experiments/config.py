@@ -1,7 +1,7 @@
 """Configuration of a run: frozen models checked by pydantic; :func:`parse` says every mistake in one sentence.
 
 A file (:mod:`bo_robust.experiments.files`) describes panels. A panel is one problem and the methods that are compared
-on it: over arms, with ``loop: environment`` over pairs (x, z), or with ``loop: botorch`` over designs. Keys at the top
+on it: over arms, with ``loop: conditions`` over pairs (x, z), or with ``loop: botorch`` over designs. Keys at the top
 level are defaults of the panels.
 """
 
@@ -120,7 +120,7 @@ class Panel(Frozen):
             raise RunError(f"panel {self.name!r} has no methods; list at least one under `methods:`.")
         for label in self.labels:
             if self.labels.count(label) > 1:
-                raise RunError(f"panel {self.name!r} has two methods labelled {quoted(label)}; give each a `label`.")
+                raise RunError(f"panel {self.name!r} has two methods labeled {quoted(label)}; give each a `label`.")
         for label in (label for pair in self.compare for label in pair):
             if label not in self.labels:
                 raise RunError(f"panel {self.name!r} compares {quoted(label)}; {nearest(label, self.labels)}")
@@ -210,8 +210,8 @@ def _in_words(error: ErrorDetails, data: Mapping[str, Any]) -> str:
     path, where = list(error["loc"]), "the run"
     model: type[BaseModel] = RunConfig
     if path[:1] == ["panels"] and len(path) > 1:
-        given = data["panels"][path[1]]
-        where = f"panel {quoted(given.get('name', '?'))}" if isinstance(given, Mapping) else f"panels.{path[1]}"
+        panel = data["panels"][path[1]]
+        where = f"panel {quoted(panel.get('name', '?'))}" if isinstance(panel, Mapping) else f"panels.{path[1]}"
         path, model = path[2:], Panel
     key = quoted(".".join(map(str, path)))[1:-1]
     if error["type"] == "extra_forbidden":

@@ -38,7 +38,7 @@ def joined(records: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
     return first | {key: [row for record in records if record for row in record[key]] for key in lists}
 
 
-def summarise(record: dict[str, Any] | None, trials: int) -> dict[str, Any] | None:
+def summarize(record: dict[str, Any] | None, trials: int) -> dict[str, Any] | None:
     """Numbers of a record, and the record itself; ``survived``, ``true_survived`` and ``all_failed`` count trials."""
     if record is None:
         return None

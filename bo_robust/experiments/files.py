@@ -73,8 +73,8 @@ def read(path: Path, including: tuple[Path, ...] = ()) -> dict[str, Any]:
         shared = {key: value for key, value in inner.items() if key not in OF_A_RUN}
         panels += [{**shared, **panel} for panel in _panels(inner, name)]
     over = {key: value for key, value in data.items() if key not in OF_A_RUN}
-    own = _panels(data, str(path)) if "panels" in data else []
-    data["panels"] = [{**panel, **over} for panel in panels] + own
+    own_panels = _panels(data, str(path)) if "panels" in data else []
+    data["panels"] = [{**panel, **over} for panel in panels] + own_panels
     return data
 
 

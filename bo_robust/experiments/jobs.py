@@ -95,8 +95,8 @@ def _run(job: Job, panel: Panel, setting: Setting) -> tuple[pd.DataFrame, dict[s
     """The traces of a job, and its metadata: ``seconds``, the ``notes`` of the problem, and others of the loop."""
     trials = range(job.first, job.stop)
     with memory_errors(panel):
-        of = range(1) if panel.runner.by_trial else trials
-        problem = shared_problem(panel, of, setting.data_dir, _device(job, setting.device))
+        parts = range(1) if panel.runner.by_trial else trials
+        problem = shared_problem(panel, parts, setting.data_dir, _device(job, setting.device))
         frame, metadata = panel.runner.run(panel, job.method, problem, trials)
     frame.insert(0, "method", panel.labels[job.method])
     frame.insert(0, "panel", panel.name)

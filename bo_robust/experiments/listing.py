@@ -57,24 +57,24 @@ def settings_of(name: str) -> dict[str, list[str]]:
     return listed
 
 
-def _settings(made: Any) -> list[str]:
+def _settings(kind: Any) -> list[str]:
     """A line for every setting: its name, its default or where it comes from, and what the docstring says."""
-    if hasattr(made, "settings"):  # a row of METHODS
-        return [f"{name}, {_default(value)}" for name, value in made.settings.items()]
-    args = inspect.cleandoc(_plain((inspect.getdoc(made) or "").partition("Args:")[2]).split("\n\n")[0])
+    if hasattr(kind, "settings"):  # a row of METHODS
+        return [f"{name}, {_default(value)}" for name, value in kind.settings.items()]
+    args = inspect.cleandoc(_plain((inspect.getdoc(kind) or "").partition("Args:")[2]).split("\n\n")[0])
     about = {name: " ".join(text.split()) for name, text in re.findall(r"^(\w+): (.+(?:\n\s.+)*)", args, re.M)}
     lines = []
-    for name, parameter in inspect.signature(made).parameters.items():
+    for name, parameter in inspect.signature(kind).parameters.items():
         default = ... if parameter.default is parameter.empty else parameter.default
-        if dataclasses.is_dataclass(made):
-            of = next(f for f in dataclasses.fields(made) if f.name == name)
-            default = default if of.default_factory is dataclasses.MISSING else of.default_factory()
-        said = _default(default)
-        if default is ... and made in ALGORITHMS.values() and name in FILLED_IN:
-            spec = f"{made.default_width}, its constants " if name == "width" else ""
-            said = f"by default {spec}from problem and panel"
+        if dataclasses.is_dataclass(kind):
+            described = next(f for f in dataclasses.fields(kind) if f.name == name)
+            default = default if described.default_factory is dataclasses.MISSING else described.default_factory()
+        default_text = _default(default)
+        if default is ... and kind in ALGORITHMS.values() and name in FILLED_IN:
+            spec = f"{kind.default_width}, its constants " if name == "width" else ""
+            default_text = f"by default {spec}from problem and panel"
         if name != "kind":
-            lines.append(f"{name}, {said}" + (f": {about[name]}" if name in about else ""))
+            lines.append(f"{name}, {default_text}" + (f": {about[name]}" if name in about else ""))
     return lines
 
 
@@ -100,7 +100,7 @@ def _about(path: Path) -> str:
     return first_sentence(str(read(path).get("description") or comment))
 
 
-def _line(made: Any) -> str:
-    line = first_sentence(getattr(made, "summary", inspect.getdoc(made)) or "")
+def _line(kind: Any) -> str:
+    line = first_sentence(getattr(kind, "summary", inspect.getdoc(kind)) or "")
     # Where the class only repeats its name, the file says what it is.
-    return line if " " in line else first_sentence(inspect.getdoc(sys.modules[made.__module__]) or "")
+    return line if " " in line else first_sentence(inspect.getdoc(sys.modules[kind.__module__]) or "")

@@ -139,7 +139,7 @@ class ArmsLoop(Loop):
                 "first_failed": failed.iloc[0].tolist() if len(failed) else None,
                 "seconds": metadata[label]["seconds"],
                 "dictionary": _dictionary(frame),
-                "eliminations": eliminations.summarise(metadata[label]["eliminations"], panel.trials),
+                "eliminations": eliminations.summarize(metadata[label]["eliminations"], panel.trials),
             }
         average, algorithms = measures["average_regret"], {of.label: ALGORITHMS[of.name] for of in panel.methods}
         baselines = [label for label, algorithm in algorithms.items() if algorithm.is_baseline]
@@ -319,5 +319,5 @@ def draw_chunk(problem: Problem, trials: Sequence[int], seed: int, chunk: int) -
     draws = [problem.rewards.draw(stream(seed, "reward", trial, chunk), CHUNK_ROUNDS) for trial in trials]
     uniforms = [stream(seed, "algorithm", trial, chunk).random(CHUNK_ROUNDS) for trial in trials]
     below_one = 1.0 - torch.finfo(problem.f.dtype).eps / 2.0  # float32 rounds some draws up to 1
-    made = [torch.from_numpy(np.stack(rows, 1)).to(problem.f) for rows in (draws, uniforms)]
-    return made[0], made[1].clamp_(max=below_one)
+    tensors = [torch.from_numpy(np.stack(rows, 1)).to(problem.f) for rows in (draws, uniforms)]
+    return tensors[0], tensors[1].clamp_(max=below_one)

@@ -81,7 +81,7 @@ class DesignsLoop(TrialLoop):
         loop = method.begin(problem, seed, draws.outlier)
         rows: list[dict[str, Any]] = []
         for t in range(panel.horizon):
-            with warnings.catch_warnings(record=True) as said:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 x = design[t] if t < initial else problem.nearest(loop.ask())
                 y = problem.center + draws.observation(problem, x, t)
@@ -90,7 +90,7 @@ class DesignsLoop(TrialLoop):
                 if last or (t + 1 >= initial and (t + 1) % method.every == 0):
                     value = problem.value(problem.nearest(loop.recommend()).unsqueeze(0))
                     regret = max(problem.best - float(value), 0.0)
-            warned = any(MANY_OUTLIERS.search(str(warning.message)) for warning in said)
+            warned = any(MANY_OUTLIERS.search(str(warning.message)) for warning in caught)
             rows.append({"round": t + 1, "x": x.tolist(), "y": y, "regret": regret, "warned": warned})
         of_end = {"outlier": draws.outlier.tolist(), "flagged": loop.flagged().tolist()}
         return {key: [row[key] for row in rows] for key in rows[0]} | of_end

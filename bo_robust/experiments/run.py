@@ -29,7 +29,7 @@ from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, rea
 from bo_robust.experiments.machine import environment
 from bo_robust.experiments.problems.data import data_folder
 from bo_robust.experiments.report import print_report
-from bo_robust.experiments.summary import summarise
+from bo_robust.experiments.summary import summarize
 from bo_robust.utils.specs import nearest, quoted
 
 BACKENDS = ("loky", "ray", "dask")
@@ -62,7 +62,7 @@ def start(
     if trials_per_job is not None and (trials_per_job < 1 or by_trial):
         hint = "left out in this loop, which runs trial by trial" if by_trial else "at least 1"
         raise RunError(f"--trials-per-job must be {hint}, got {trials_per_job}.")
-    data_dir = (given := data_folder(data_dir)) and given.resolve()
+    data_dir = (folder_of_data := data_folder(data_dir)) and folder_of_data.resolve()
     if device == "auto":
         device = fastest_device(config.panels, data_dir)
         if torch.cuda.is_available():
@@ -115,7 +115,7 @@ def _summary_there(folder: Path, digest: str) -> dict[str, Any] | None:
 
 
 def claim(folder: Path, digest: str) -> None:
-    """Take a folder for the run of this digest; ``RunError`` where a run of another one has just done so."""
+    """Take a folder for the run of this digest; ``RunError`` if a run of another digest has just done so."""
     path = folder / FOLDER / "digest"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -208,7 +208,7 @@ def _finish(
             frames += [frame for frame, _ in left]
             of_methods[panel.name][label] = panel.runner.join([of for _, of in left]) | notes
     traces = pd.concat(frames, ignore_index=True).astype({"panel": "category", "method": "category"})
-    summary = summarise(config, traces, of_methods) | of_run | {"config": config.model_dump(mode="json")}
+    summary = summarize(config, traces, of_methods) | of_run | {"config": config.model_dump(mode="json")}
     print_report(summary, console)
     files = {"traces.parquet": traces.to_parquet(compression="zstd")}
     for i, panel in enumerate(config.panels):

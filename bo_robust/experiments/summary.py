@@ -10,7 +10,7 @@ from bo_robust.experiments.loop import Metadata
 from bo_robust.experiments.statistics import difference
 
 
-def summarise(config: RunConfig, traces: pd.DataFrame, metadata: Mapping[str, Metadata]) -> dict[str, Any]:
+def summarize(config: RunConfig, traces: pd.DataFrame, metadata: Mapping[str, Metadata]) -> dict[str, Any]:
     """Numbers of every panel and method, comparisons and warnings, as plain data.
 
     ``metadata`` are those of the jobs, joined, by name of the panel and label. Which numbers there are is up to the

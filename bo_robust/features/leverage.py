@@ -40,7 +40,7 @@ def keep_probability(variance: Tensor, oversampling: float, counts: Tensor) -> T
 
 
 def entry_oversampling(variance: Tensor, uniform: Tensor, counts: Tensor) -> Tensor:
-    """The q from which each point enters: ``uniform`` is below its :func:`keep_probability` as soon as q exceeds it.
+    """The least q at which each point enters, because ``uniform`` falls below its :func:`keep_probability` there.
 
     So the points of smallest value are a dictionary of a given size. log1p and expm1 keep the digits of small uniforms.
     """

@@ -240,9 +240,9 @@ def _rbf(covar_module: Kernel) -> tuple[RBFKernel, float | Tensor]:
     return base, cast(Tensor, covar_module.outputscale) if scaled else 1.0
 
 
-def _tensor(given: Any, like: Tensor, must: str) -> Tensor:
-    """``given`` in dtype and device of ``like``; a ``ValueError`` says what it must be."""
+def _tensor(value: Any, template: Tensor, must: str) -> Tensor:
+    """``value`` in dtype and device of ``template``; a ``ValueError`` says what it must be."""
     try:
-        return torch.as_tensor(given, dtype=like.dtype, device=like.device)
+        return torch.as_tensor(value, dtype=template.dtype, device=template.device)
     except (TypeError, ValueError):
-        raise ValueError(f"{must}, got {quoted(given)}.") from None
+        raise ValueError(f"{must}, got {quoted(value)}.") from None

@@ -54,7 +54,7 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
     """The root of K_D^+ by Cholesky, of every dictionary of a batch.
 
     The matrix is first scaled to unit diagonal, so that every point counts by its own variance. A dictionary is
-    factorised as it stands if every point keeps more than eps^(2/3) of its variance (3.7e-11 in float64) given all
+    factorized as it stands if every point keeps more than eps^(2/3) of its variance (3.7e-11 in float64) given all
     others. From the rest, with near duplicates or more points than the numerical rank, points are chosen by largest
     remaining variance until none has more than ``tol`` left: a diagonally pivoted Cholesky.
 
@@ -99,8 +99,8 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
     num_dependent, r = _checked(K, mask, dependent, rank)
     if num_dependent:
         members = dependent.nonzero().squeeze(-1)
-        of = (C[members], absent[members], spanned[members], 0.5 * rounding[members])
-        pivots, inverses, rank[members] = pivoted_cholesky(*of)
+        group = (C[members], absent[members], spanned[members], 0.5 * rounding[members])
+        pivots, inverses, rank[members] = pivoted_cholesky(*group)
         steps = pivots.shape[-1]
         inverse[members, :steps, :steps] = inverses
         order[members, :steps] = order[members].gather(-1, pivots)
@@ -154,8 +154,8 @@ def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:
     stay what they were; only the directions in which ATA truncates turn. With A = sum_t f(x_t) f(x_t)^T the paper's
     ``V^(-1/2) Phi^T`` is Q (A + noise_var I)^(-1/2) F^T, symmetric roots.
 
-    W comes from ``eigh`` of F_D^T F_D (r x r). The columns of F_D W are then normalised by their own length and
-    orthonormalised by Newton-Schulz steps, so that Q^T Q = I to rounding although F_D^T F_D squares the condition
+    W comes from ``eigh`` of F_D^T F_D (r x r). The columns of F_D W are then normalized by their own length and
+    orthonormalized by Newton-Schulz steps, so that Q^T Q = I to rounding although F_D^T F_D squares the condition
     number (checked for point variances up to a factor of 1e4 apart; at 1e6, axes of tiny variance are off by 1e-3).
 
     ``F_D`` (``... x M x r``) comes from :meth:`DictionaryRoot.features`. ``mask`` says which points each dictionary has
@@ -218,7 +218,7 @@ def nystrom_weights(
 
 
 def rounding_share(count: Tensor, dtype: torch.dtype) -> Tensor:
-    """M eps: what rounding may leave, as a share of its variance, to one of M (``count``) points the others span."""
+    """M eps, the share of its variance that rounding may leave to one of M (``count``) points, spanned by the rest."""
     return count.to(dtype) * torch.finfo(dtype).eps
 
 

@@ -4,14 +4,14 @@ Importing this module registers models and acquisitions for Ax' storage. In a ne
 ``Client.load_from_json_file``.
 
 Rewards reach the models as reported, in the order of their trials; Ax' Winsorize, BilogY and StandardizeY are left out.
-The default method and "bkb" take rewards in any units: their models standardise, and see rewards divided by a power of
+The default method and "bkb" take rewards in any units: their models standardize, and see rewards divided by a power of
 1024 where they are very small or large. For the other methods report rewards in units in which f is of order one about
 zero, (y - center) / scale with numbers chosen beforehand: their prior is the theory's, mean zero and k(x, x) = 1.
 Parameters are mapped to the unit box. Both senses of the objective are understood.
 
 Trials that run, or were abandoned, are hallucinated: their means stay, their variances are as if observed. Ax never
-forgets an abandoned trial, so mark a trial that says nothing about its point as failed. A design whose second reading
-fails is measured again; abandon the trial to have it left alone.
+forgets an abandoned trial, so mark a trial that says nothing about its point as failed. A design whose second
+observation fails is measured again; abandon the trial to have it left alone.
 """
 
 import math
@@ -89,10 +89,10 @@ class ValueOfDesigns(AcquisitionFunction):
 
 
 class RobustAcquisition(Acquisition):
-    """Ax' ``Acquisition``, except that arms may be measured again, and methods that choose conditions do so.
+    """Ax' ``Acquisition``, which may also measure arms again and choose conditions.
 
-    The models learn which side of each objective is good. Where the search space is finite, a reading that is better
-    than all inliers, but flagged as an outlier, is measured a second time before the maximum
+    The models learn which side of each objective is good. Where the search space is finite, an observation that is
+    better than all inliers, but flagged as an outlier, is measured a second time before the maximum
     (:func:`bo_robust.suggest_replicates`). Ax leaves out points observed or pending there, as suits expected
     improvement; the maximum of an upper confidence bound is over all points. Several points are chosen one after the
     other, the earlier ones hallucinated.
@@ -112,7 +112,7 @@ class RobustAcquisition(Acquisition):
             for model, weight in _sided(surrogate.model, torch_opt_config.objective_weights):
                 if model.maximize is None:  # the strategy does not know the objective
                     model.maximize = weight > 0.0
-                    model.detect_outliers(restandardise=False, known_inliers=model.inlier_mask)
+                    model.detect_outliers(restandardize=False, known_inliers=model.inlier_mask)
         super().__init__(
             surrogate=surrogate, botorch_acqf_class=botorch_acqf_class, torch_opt_config=torch_opt_config, **options
         )
@@ -135,8 +135,8 @@ class RobustAcquisition(Acquisition):
                 x = self._replicate(observed, pending, fixed, held_only=not finite)
                 if x is None:
                     # a copy, because Ax empties it
-                    given = options | {"optimizer_options": dict(options.get("optimizer_options") or {})}
-                    x, value, _ = super().optimize(1, search_space_digest, *constraints, **given)
+                    merged = options | {"optimizer_options": dict(options.get("optimizer_options") or {})}
+                    x, value, _ = super().optimize(1, search_space_digest, *constraints, **merged)
                 else:
                     value = self.evaluate(x.unsqueeze(0))
                 if isinstance(self.acqf, ValueOfDesigns):
@@ -173,10 +173,10 @@ class RobustAcquisition(Acquisition):
         if any(column >= d - z.shape[-1] for column in fixed):
             return x
         for column in range(z.shape[-1]):
-            known = digest.discrete_choices.get(d - z.shape[-1] + column)
-            if known is not None and not set(z[:, column].tolist()) <= {float(v) for v in known}:
+            choices = digest.discrete_choices.get(d - z.shape[-1] + column)
+            if choices is not None and not set(z[:, column].tolist()) <= {float(v) for v in choices}:
                 name = digest.feature_names[d - z.shape[-1] + column]
-                raise ValueError(f"some points of the environment are no values of the parameter {name!r}: {known}.")
+                raise ValueError(f"some points of the environment are no values of the parameter {name!r}: {choices}.")
         return acqf.select_condition(x[..., : d - z.shape[-1]]).point.reshape(1, d)
 
 
@@ -229,10 +229,10 @@ def generation_strategy(
     check_count(num_restarts, raw_samples=raw_samples)
     check_count(0, seed=0 if seed is None else seed)
     initial, num_restarts, raw_samples = int(initial), int(num_restarts), int(raw_samples)  # 8.0 is a whole number
-    chosen = choose(method, settings, {"num_initial": initial}, standardised=False)
-    # Models that standardise take rewards in any units, unless one of the settings has a unit.
-    standardises = chosen.standardises
-    any_units = standardises and "noise_var" not in chosen.model_options and not outcome_limits
+    chosen = choose(method, settings, {"num_initial": initial}, standardized=False)
+    # Models that standardize take rewards in any units, unless one of the settings has a unit.
+    standardizes = chosen.standardizes
+    any_units = standardizes and "noise_var" not in chosen.model_options and not outcome_limits
     if outcome_limits and not chosen.takes("outcome_limits"):
         raise ValueError(f"{method} has no outcome_limits; only {DEFAULT} has them.")
     options = chosen.model_options | ({"maximize": None} if chosen.takes("maximize") else {})
@@ -241,7 +241,7 @@ def generation_strategy(
         return ModelConfig(
             botorch_model_class=chosen.model,
             model_options=options | more,
-            outcome_transform_classes=[Standardize] if standardises else None,  # Ax takes the models' own default away
+            outcome_transform_classes=[Standardize] if standardizes else None,  # Ax takes the models' own default away
         )
 
     surrogate = SurrogateSpec(
@@ -310,9 +310,9 @@ def complete_observed(client: Client, trial_index: int, conditions: Mapping[str,
 def recommend(client: Client) -> tuple[dict[str, Any], float]:
     """Return the parameters to use among those observed, and the model's mean there, in units of the objective.
 
-    They are those of the best mean, and not those of the luckiest observation, nor of a design whose only readings are
-    outliers or held. Where the method chooses conditions, the design comes without conditions, and mean and
-    best are of the value at risk (the UPPER tail where the objective is minimised). Under constraints on outcomes the
+    They are those of the best mean, and not those of the luckiest observation, nor of a design whose only observations
+    are outliers or held. Where the method chooses conditions, the design comes without conditions, and mean and
+    best are of the value at risk (the UPPER tail where the objective is minimized). Under constraints on outcomes the
     means there must keep them. Raises ``ValueError`` if the strategy is not that of :func:`generation_strategy`, its
     initial design is not completed, no mean keeps the constraints, one is relative, or there are several objectives.
     """
@@ -322,7 +322,7 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
     if objective.is_multi_objective:
         raise ValueError("recommend takes one objective; client.get_pareto_frontier() predicts by these models, too.")
     if len(objective.metric_names) > 1:
-        raise ValueError(f"recommend takes one metric: report {objective.expression!r} as one, and optimise that.")
+        raise ValueError(f"recommend takes one metric: report {objective.expression!r} as one, and optimize that.")
     sign = -1.0 if objective.minimize else 1.0
     model, data, unit = _outcome(adapter, experiment.metrics[objective.metric_names[0]].signature)
     options = node.generator_specs[0].generator_kwargs["botorch_acqf_options"]

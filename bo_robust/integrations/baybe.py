@@ -34,9 +34,9 @@ __all__ = ["RobustGPSurrogate", "held_measurements", "outlier_measurements", "re
 class RobustGPSurrogate(GaussianProcessSurrogate):
     """BayBE's ``GaussianProcessSurrogate``, its components included, with outlier detection, one model a target.
 
-    Task parameters are refused. The objective says whether large or small readings are good; where it asks to match a
-    value, no variance is inflated. ``outlier_share`` and
-    ``outlier_density`` are those of :class:`bo_robust.models.RobustGP`.
+    Task parameters are refused. The objective says whether large or small observations are good; where it asks to match
+    a value, no variance is inflated. ``outlier_share`` and ``outlier_density`` are as in
+    :class:`bo_robust.models.RobustGP`.
 
     Examples:
         >>> campaign = Campaign(searchspace, objective, BotorchRecommender(surrogate_model=RobustGPSurrogate()))
@@ -96,7 +96,7 @@ def _measurements(campaign: Campaign, rows: Callable[[RobustGP], Tensor]) -> pd.
 def replicates(campaign: Campaign, q: int = 1, pending_experiments: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return up to q experiments to measure again before the campaign recommends new ones; often none.
 
-    A reading there is better than all inliers, but flagged or held: :func:`bo_robust.models.suggest_replicates`.
+    An observation there is better than all inliers, but flagged or held: :func:`bo_robust.models.suggest_replicates`.
     """
     pending = None if pending_experiments is None else _encoded(campaign, pending_experiments)
     points = suggest_replicates(ModelListGP(*_fitted(campaign)), q=q, X_pending=pending)

@@ -46,15 +46,15 @@ class RobustSampler(BaseSampler):
 
     Parameters reach the model in the unit cube: as logarithms where the distribution is logarithmic; whole numbers and
     steps with an equal share each; categorical ones as one column per choice. Parameters that are not in every
-    completed trial (conditional ones), and all of the first trial, are drawn uniformly and not modelled.
+    completed trial (conditional ones), and all of the first trial, are drawn uniformly and not modeled.
 
     If a later run changes the range of a parameter, that of the completed trial of the largest number counts. Trials
     whose value is outside it are left out of the model. A range that changes in every second trial or more often, or
     came back more than once, depends on other parameters: such a parameter counts as conditional.
 
-    Trials that were pruned, failed or returned an infinite value are not readings, but keep the sampler away from where
-    failure is likelier than success. Running trials are not proposed again. A worker that was killed leaves a running
-    trial behind: ``RDBStorage(heartbeat_interval=...)`` turns it into a failed one.
+    Trials that were pruned, failed or returned an infinite value are not observations, but keep the sampler away from
+    where failure is likelier than success. Running trials are not proposed again. A worker that was killed leaves a
+    running trial behind: ``RDBStorage(heartbeat_interval=...)`` turns it into a failed one.
 
     Constraints are those of ``trial.set_constraint`` (or of an older ``constraints_func``), feasible at most 0. A trial
     without a value of one says nothing about that one. Studies may have several objectives.
@@ -125,7 +125,7 @@ class RobustSampler(BaseSampler):
         """Return the parameters to use: those of the completed trial of the best posterior mean, constraints included.
 
         The study may be another sampler's, or loaded without one: ``RobustSampler().recommend(study)``.
-        They are not those of the luckiest trial, as ``study.best_params`` are. Parameters that are not modelled are
+        They are not those of the luckiest trial, as ``study.best_params`` are. Parameters that are not modeled are
         those of the latest completed trial there. Raises ``ValueError`` if the study has several objectives, no trial
         is completed or none is predicted to keep the constraints, or they have no parameter in common.
         """
@@ -267,7 +267,7 @@ class _History:
 
 
 def _latest_ranges(completed: list[FrozenTrial]) -> dict[str, BaseDistribution]:
-    """Parameters that all of these trials have, each with its latest range; without those whose range does not stay."""
+    """Parameters that all of these trials have and whose range is stable, each with its latest range."""
     shared = set.intersection(*(set(trial.distributions) for trial in completed)) if completed else set()
     latest = {}
     for name in sorted(shared):

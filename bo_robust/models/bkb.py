@@ -43,10 +43,10 @@ UNEXPLAINED = 1.0  # when the dictionary misses more than this many noise varian
 
 
 def group_copies(X: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Group points ``n x d`` and rewards ``n`` by points of equal coordinates: regression data of the distinct points.
+    """Group points ``n x d`` and observations ``n`` by equal points, into regression data of the distinct points.
 
-    The c rewards of one point inform the posterior as their mean does, with 1/c of the noise. Returns the row in which
-    each distinct point occurs first, ascending; sqrt(c); sqrt(c) times the mean reward.
+    The c observations of one point inform the posterior as their mean does, with 1/c of the noise. Returns the row in
+    which each distinct point occurs first, ascending; sqrt(c); sqrt(c) times the mean observation.
     """
     _, label, counts = torch.unique(X, dim=0, return_inverse=True, return_counts=True)
     n, num = X.shape[0], counts.shape[0]
@@ -64,7 +64,7 @@ class BKBModel(FeatureGP):
 
     The variance does not starve far from the dictionary. With n <= ``min_size`` distinct points the dictionary holds
     all of them, and the model is the exact GP. Copies of a point are counted, not repeated. All else is as in
-    :class:`FeatureGP`; with an outcome transform, leverage scores are in units of the transformed rewards.
+    :class:`FeatureGP`; with an outcome transform, leverage scores are in units of the transformed observations.
 
     The draw starts from ``min_size`` points chosen uniformly and takes two rounds. In each, a distinct point with c
     copies enters with probability 1 - (1 - p)^c, p = min(1, q sigma~^2), where sigma~^2 uses all data and the
@@ -73,7 +73,7 @@ class BKBModel(FeatureGP):
     and takes O(n m^2) for a dictionary of m. It happens at construction, and anew for the posterior after the
     hyperparameters or the data changed.
 
-    ``fit_gpytorch_mll`` maximises the evidence of the exact GP of at most 800 observations, chosen at random
+    ``fit_gpytorch_mll`` maximizes the evidence of the exact GP of at most 800 observations, chosen at random
     (:meth:`to_standard_model`), and draws the dictionary once afterwards.
 
     :meth:`condition_on_observations` keeps the dictionary, at O(n' m^2 + m^3), until n has doubled since the draw, or
@@ -128,9 +128,17 @@ class BKBModel(FeatureGP):
         check_oversampling(oversampling)
         check_count(1, max_size=max_size, min_size=min_size)
         check_count(0, seed=seed)
-        one = NystromMap(size=1)  # until the dictionary is drawn, below
+        features = NystromMap(size=1)  # until the dictionary is drawn, below
         super().__init__(
-            train_X, train_Y, one, noise_var, likelihood, covar_module, mean_module, outcome_transform, input_transform
+            train_X,
+            train_Y,
+            features,
+            noise_var,
+            likelihood,
+            covar_module,
+            mean_module,
+            outcome_transform,
+            input_transform,
         )
         self.oversampling, self.seed = oversampling, seed
         self.max_size, self.min_size = max_size, min(min_size, max_size)
@@ -195,7 +203,7 @@ class BKBModel(FeatureGP):
         return mll.eval()
 
     def with_pending(self, X_pending: Tensor) -> BKBModel:
-        """The model after observing ``k x d`` points of unknown reward, cached. Its mean means nothing."""
+        """The model after observing ``k x d`` points of unknown reward, cached; only its variance is valid."""
         if self._pending is None or not torch.equal(self._pending[0], X_pending):
             zeros = X_pending.new_zeros(*X_pending.shape[:-1], 1)
             model = cast(BKBModel, self.condition_on_observations(X_pending, zeros))
@@ -218,7 +226,7 @@ class BKBModel(FeatureGP):
         return model
 
     def eval(self) -> BKBModel:
-        """As in PyTorch; that BoTorch then sets transformed inputs as training data is no change of the data."""
+        """As in PyTorch; it keeps the dictionary, although BoTorch then sets transformed inputs as training data."""
         stale = self._stale
         super().eval()
         self._stale = stale
@@ -296,9 +304,9 @@ class BKBModel(FeatureGP):
         size = min(max(self._num_asked, self.min_size), self.max_size, scores.shape[0])
         return entry.topk(size, largest=False).indices
 
-    def _uniform(self, num: int, number: int, like: Tensor) -> Tensor:
+    def _uniform(self, num: int, number: int, template: Tensor) -> Tensor:
         generator = stream(self.seed, "dictionary", number, self.train_targets.shape[-1])
-        return torch.as_tensor(generator.random(num), device=like.device)
+        return torch.as_tensor(generator.random(num), device=template.device)
 
     def _leverage_scores(self, X: Tensor) -> Tensor:
         with torch.no_grad():

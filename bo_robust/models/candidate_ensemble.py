@@ -35,8 +35,8 @@ from bo_robust.utils.upstream import check_tensor_args, standardizes_one_output
 class CandidateEnsemble(GPyTorchModel, GP):
     """Exact GPs under h candidate priors, weighted by their marginal likelihood.
 
-    Candidates are priors in the units of the rewards. With ``outcome_transform=Standardize(m=1)`` they are priors of
-    the rewards standardised by all of them.
+    Candidates are priors in the units of the observations. With ``outcome_transform=Standardize(m=1)`` they are priors
+    of the observations standardized by all of them.
 
     Use it where lengthscale, period, additive decomposition, kernel family or prior mean are unknown and you can name
     candidates, and where the first points may not show f's variation: a fit settles there on one answer. Do not use it
@@ -44,7 +44,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
     with outliers: give it the inliers of a ``RobustGP``. It costs O(h n^3).
 
     Its posterior is one Gaussian with the mean and covariance of the mixture of the candidates' posteriors, which
-    :meth:`member_moments` and :meth:`member_posterior` return. Which candidates the rewards contradict is found by
+    :meth:`member_moments` and :meth:`member_posterior` return. Which candidates the observations contradict is found by
     :func:`~bo_robust.acquisition.eliminate`.
 
     Nothing is fitted: ``fit_gpytorch_mll`` returns at once. The model never changes: methods return a new one. Data and
@@ -52,7 +52,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
 
     Args:
         train_X: ``n x d`` points, n >= 0, in the order observed.
-        train_Y: ``n x 1`` rewards, finite.
+        train_Y: ``n x 1`` observations, finite.
         candidates: U, at least one: each a :class:`Candidate` or a dict of arguments of :func:`candidate`. Their
             modules are copied to the dtype and device of the data.
         input_transform: Applied to X before the candidates see it; its coefficients may not be learned.
@@ -97,7 +97,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         if input_transform is not None:
             self.input_transform = input_transform.to(train_X)
         self.eval()
-        self.standardises = outcome_transform is not None
+        self.standardizes = outcome_transform is not None
         self.train_inputs, self.train_targets = (train_X[:0],), train_Y[:0, 0]
         points = self._inputs("train_X", train_X)
         self._gps = CandidateGPs.empty(_as_candidates(candidates), points[:0])
@@ -135,7 +135,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
 
     @property
     def evidence(self) -> Tensor:
-        """Log marginal likelihood of the (standardised) rewards under every candidate, ``h``, in nats."""
+        """Log marginal likelihood of the (standardized) rewards under every candidate, ``h``, in nats."""
         return self._gps.evidence.to(self.train_targets)
 
     @property
@@ -208,10 +208,10 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def condition_on_observations(
         self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
     ) -> CandidateEnsemble:
-        """A new ensemble with points ``n' x d`` and rewards ``n' x 1`` added, O(h n^2) a row.
+        """A new ensemble with points ``n' x d`` and observations ``n' x 1`` added, O(h n^2) a row.
 
-        It equals an ensemble of all rewards, to rounding. Raises ``ValueError`` if data are not finite or not as the
-        model's, or ``noise`` is given.
+        It equals an ensemble of all observations, to rounding. Raises ``ValueError`` if data are not finite or not as
+        the model's, or ``noise`` is given.
         """
         if noise is not None or kwargs:
             raise ValueError("candidates have their own noise_var: give X and Y only.")
@@ -240,7 +240,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         return mll.eval()
 
     def forward(self, X: Tensor) -> MultivariateNormal:
-        """Raise ``UnsupportedError``: BoTorch's ``loo_cv`` asks for a prior, and the mixture of the priors is none."""
+        """Raise ``UnsupportedError``: BoTorch's ``loo_cv`` needs a Gaussian prior, which a mixture is not."""
         raise UnsupportedError("a CandidateEnsemble has no leave-one-out in closed form; build one model a fold.")
 
     def subset_output(self, idcs: list[int]) -> CandidateEnsemble:
@@ -252,7 +252,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
     @torch.no_grad()
     def _append(self, X: Tensor, Y: Tensor) -> None:
         points, y = self._inputs("X", X), torch.cat([self.train_targets, Y[:, 0]])  # checked before anything changes
-        self._gps = self._gps.conditioned(points, y, *(_units(y) if self.standardises else (0.0, 1.0)))
+        self._gps = self._gps.conditioned(points, y, *(_units(y) if self.standardizes else (0.0, 1.0)))
         self.train_inputs, self.train_targets = (torch.cat([self.train_inputs[0], X]),), y
 
     def _inputs(self, name: str, X: Tensor) -> Tensor:
@@ -304,19 +304,19 @@ class _MixtureCovariance(Kernel):
         return torch.einsum("h,...hij->...ij", weights, gps.covariance(x1, x2)) + of_means
 
 
-def _as_candidates(given: Any) -> list[Candidate]:
-    listed = isinstance(given, Sequence) and not isinstance(given, str)
-    if wrong := [c for c in given if not isinstance(c, Candidate | Mapping)] if listed else [given]:
+def _as_candidates(value: Any) -> list[Candidate]:
+    listed = isinstance(value, Sequence) and not isinstance(value, str)
+    if wrong := [c for c in value if not isinstance(c, Candidate | Mapping)] if listed else [value]:
         raise ValueError(f"candidates must be a list of Candidate or of settings, got {quoted(wrong[0])}.")
-    if not given:
+    if not value:
         raise ValueError("U is empty: give at least one candidate.")
-    made = []
-    for u, settings in enumerate(given):
+    converted = []
+    for u, settings in enumerate(value):
         try:
-            made.append(settings if isinstance(settings, Candidate) else candidate(**settings))
+            converted.append(settings if isinstance(settings, Candidate) else candidate(**settings))
         except TypeError as error:  # of Python: a setting is missing or unknown
             raise ValueError(f"the settings of candidate {u} do not fit: {error}.") from None
-    return made
+    return converted
 
 
 def _check_rows(X: Tensor, Y: Tensor) -> None:

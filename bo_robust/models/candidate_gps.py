@@ -26,6 +26,7 @@ from torch.quasirandom import SobolEngine
 from bo_robust.bandits.posteriors.elimination import log_density
 from bo_robust.models.candidate_priors import Candidate, moved, same
 from bo_robust.models.exact_moments import MIN_VARIANCE
+from bo_robust.utils.covariance import squared_exponential_
 from bo_robust.utils.linalg import entries_at_once
 
 BLOCK = (4096, 65_536)  # points evaluated at once on a CPU and a GPU; bounds memory to h x n x BLOCK numbers
@@ -205,7 +206,7 @@ class CandidateGPs:
                 return None
             if kernel.active_dims is not None or base.active_dims is not None:
                 return None
-            shape, lengthscale = _matern52 if matern else _squared_exponential, base.lengthscale.flatten()
+            shape, lengthscale = _matern52 if matern else squared_exponential_, base.lengthscale.flatten()
             if not groups or groups[-1][0] is not shape or groups[-1][2][0].shape != lengthscale.shape:
                 groups.append((shape, [], []))
             groups[-1][1].append(kernel.outputscale if kernel is not base else torch.ones_like(lengthscale[0]))
@@ -249,10 +250,6 @@ def _squared_distances(X1: Tensor, X2: Tensor) -> Tensor:
     """Between points ``... x q1 x d`` and ``... x q2 x d``, ``... x q1 x q2``."""
     square = X1.square().sum(-1, keepdim=True) + X2.square().sum(-1).unsqueeze(-2) - 2.0 * X1 @ X2.mT
     return square.clamp_min(0.0)
-
-
-def _squared_exponential(square: Tensor) -> Tensor:
-    return (-0.5 * square).exp()
 
 
 def _matern52(square: Tensor) -> Tensor:

@@ -102,14 +102,14 @@ def candidate(
     return Candidate(total, noise_var, name=name)
 
 
-def _lengthscales(given: Any) -> list[float]:
+def _lengthscales(value: Any) -> list[float]:
     """The lengthscales of one number, or of one per input; ``ValueError`` unless they are positive."""
-    scales = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    scales = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     if not scales:
         raise ValueError("lengthscale is empty: give one number, or one per input.")
-    for one in scales:
-        check_positive(lengthscale=one)
-    return [float(one) for one in scales]
+    for scale in scales:
+        check_positive(lengthscale=scale)
+    return [float(scale) for scale in scales]
 
 
 def _kernel_and_smoothness(kernel: str, nu: float | None) -> tuple[str, float]:
@@ -120,8 +120,8 @@ def _kernel_and_smoothness(kernel: str, nu: float | None) -> tuple[str, float]:
             raise ValueError(f"nu of {kernel!r} is {named_nu}, got {nu!r}; leave it out, or name another kernel.")
         return "matern", named_nu
     if not isinstance(kernel, str) or kernel not in KERNELS:
-        known = ", ".join((*KERNELS, *SMOOTHNESS))
-        raise ValueError(f"unknown kernel {quoted(kernel)}; choose one of {known}, or make a Candidate of any.")
+        names = ", ".join((*KERNELS, *SMOOTHNESS))
+        raise ValueError(f"unknown kernel {quoted(kernel)}; choose one of {names}, or make a Candidate of any.")
     if nu is not None and nu not in SMOOTHNESS.values():
         raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; make a Candidate of another kernel.")
     return kernel, 2.5 if nu is None else nu
@@ -141,12 +141,12 @@ def _part(kernel: str, scales: list[float], nu: float, period: float | None, col
     options: dict[str, Any] = {"nu": nu} if kernel == "matern" else {}
     if len(scales) > 1:
         options["ard_num_dims"] = len(scales)
-    made = KERNELS[kernel](active_dims=None if columns is None else tuple(columns), **options)
-    made = made.double()  # before the values go in: float32 would round them
-    made.lengthscale = torch.tensor(scales, dtype=torch.float64)
+    part = KERNELS[kernel](active_dims=None if columns is None else tuple(columns), **options)
+    part = part.double()  # before the values go in: float32 would round them
+    part.lengthscale = torch.tensor(scales, dtype=torch.float64)
     if period is not None:
-        made.period_length = torch.tensor(period, dtype=torch.float64)
-    return made
+        part.period_length = torch.tensor(period, dtype=torch.float64)
+    return part
 
 
 def candidate_grid(
@@ -178,18 +178,19 @@ def candidate_grid(
     Examples:
         >>> U = candidate_grid(lengthscale=(0.1, 0.8), noise_var=0.01, kernels=["rbf", "matern52"])  # 2 x 4 candidates
     """
-    given = {"lengthscale": lengthscale, "noise_var": noise_var, "outputscale": outputscale}
-    ranges: dict[str, Any] = {name: value for name, value in given.items() if isinstance(value, tuple)}
-    for name, value in given.items():
-        for one in ranges.get(name, (value,)):
-            check_positive(**{name: one})
+    ranges_of = {"lengthscale": lengthscale, "noise_var": noise_var, "outputscale": outputscale}
+    ranges: dict[str, Any] = {name: value for name, value in ranges_of.items() if isinstance(value, tuple)}
+    for name, value in ranges_of.items():
+        for number in ranges.get(name, (value,)):
+            check_positive(**{name: number})
         if name in ranges and not (len(ranges[name]) == 2 and ranges[name][0] < ranges[name][1]):
             raise ValueError(f"the range of {name} must be (low, high) with low < high, got {value}.")
     check_count(1, num=1 if num is None else num)
     if not kernels or isinstance(kernels, str):
         raise ValueError(f"kernels must list at least one family, such as ['rbf'], got {quoted(kernels)}.")
     hyperparameters = [
-        given | {name: low * (high / low) ** at for (name, (low, high)), at in zip(ranges.items(), point, strict=True)}
+        ranges_of
+        | {name: low * (high / low) ** at for (name, (low, high)), at in zip(ranges.items(), point, strict=True)}
         for point in _unit_points(list(ranges.values()), num, seed)
     ]
     return [_family(family) | values for family in kernels for values in hyperparameters]

@@ -2,9 +2,9 @@
 
 mu(x) = m(x) + k(x, X) alpha and sigma^2(x) = k(x, x) - |R k(X, x)|^2 with R = L^-1, L L^T = K + noise. GPyTorch's
 prediction strategy also evaluates the kernel between the points and solves with the factor; here neither happens. By
-``posterior``, a search of ``GPUCB`` or ``ValueAtRiskUCB`` takes 1.5 to 1.8 times as long (30 to 200 rewards, up to 64
-conditions; in pairs, one thread). alpha and R are kept with the model's prediction strategy, which the model drops when
-its data or hyperparameters are set.
+``posterior``, a search of ``GPUCB`` or ``ValueAtRiskUCB`` takes 1.5 to 1.8 times as long (30 to 200 observations, up to
+64 conditions; in pairs, one thread). alpha and R are kept with the model's prediction strategy, which the model drops
+when its data or hyperparameters are set.
 """
 
 from typing import Any
@@ -17,34 +17,29 @@ from botorch.models.transforms.outcome import Standardize
 from botorch.models.utils import gpt_posterior_settings
 from torch import Tensor
 
-from bo_robust.models.robust_gp import RobustGP
 from bo_robust.utils.linalg import entries_at_once
 from bo_robust.utils.upstream import DefaultPredictionStrategy, prediction_strategy, training_residuals
 
 MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
 # Entries of k(x, X) held at once: such a block stays in the processor's cache, or takes half a GiB of a GPU.
 BLOCK_ENTRIES = (1 << 17, 1 << 26)
-# A subclass that overrides one of these may not be the GP of its kernel, mean and data.
-DEFINING = ("posterior", "forward", "transform_inputs", "__call__")
-# RobustGP's posterior differs only where its outcome transform does.
-KNOWN = [getattr(one, name) for one in (SingleTaskGP, RobustGP) for name in DEFINING]
 # alpha and R by prediction strategy; weak keys, so that they go when the model drops its strategy.
 _SOLVED: WeakKeyDictionary[Any, tuple[Tensor, Tensor]] = WeakKeyDictionary()
 
 
 def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Mean and variance of f at points ``lead x q x d``, ``lead x q`` each; None where this is not known to hold.
+    """Mean and variance of f at points ``lead x q x d``, ``lead x q`` each; None where they may not hold.
 
-    That is for models with methods of their own, a batch shape, several outputs or outcome transforms other than
-    ``Standardize``, and for kernels with a prediction strategy of their own. Results are differentiable in X. The
-    variance is at least ``MIN_VARIANCE``, in units of ``Standardize``: BoTorch's own limit, in units of the rewards,
-    would hide the variance of small ones.
+    They hold for a ``SingleTaskGP``, and for a class that defines ``has_exact_moments``. A subclass of either has to
+    define it too, because its posterior may be another. They are None where there is a batch shape, several outputs,
+    an outcome transform other than ``Standardize``, or a prediction strategy of the kernel's own. Results are
+    differentiable in X. The variance is at least ``MIN_VARIANCE``, in units of ``Standardize``: BoTorch's own limit, in
+    units of the observations, would hide the variance of small ones.
     """
     gp: Any = model
-    own = (getattr(type(gp), name, None) for name in DEFINING)
-    plain = isinstance(gp, SingleTaskGP) and all(method in KNOWN for method in own)
-    inflated = bool(getattr(gp, "_variance_inflation", False))  # its mean is of another kernel than its variance
-    if not plain or inflated or gp.num_outputs != 1 or gp.batch_shape:
+    kind = type(gp)
+    plain = kind is SingleTaskGP or ("has_exact_moments" in vars(kind) and gp.has_exact_moments)
+    if not plain or gp.num_outputs != 1 or gp.batch_shape:
         return None
     outcome = getattr(gp, "outcome_transform", None)
     if outcome is not None and type(outcome) is not Standardize:

@@ -56,7 +56,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
     whose variance does not starve away from the dictionary; it is the exact GP when every observed point is in the
     dictionary. Kernel, prior mean, transforms and priors are by default those of ``SingleTaskGP``.
 
-    ``fit_gpytorch_mll`` maximises the evidence of the approximate model (:meth:`log_evidence`) in O(n p^2); inducing
+    ``fit_gpytorch_mll`` maximizes the evidence of the approximate model (:meth:`log_evidence`) in O(n p^2); inducing
     points are not fitted. Posteriors are cached: after setting a hyperparameter by hand call ``train()``, as with any
     GPyTorch model.
 
@@ -64,7 +64,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
     any number of fantasies, and is differentiable in the points (qKnowledgeGradient). A fantasy model holds one p x p
     factor per t-batch, shared by its fantasies. The joint posterior of a batch includes what Nyström features miss of
     k, so pending points hallucinated from it (``X_pending``) resolve that too. Observations inform about the features
-    only. BoTorch's ``loo_cv`` leaves rows out under the features of all rows, without what Nyström features miss of k.
+    only. BoTorch's ``loo_cv`` keeps the features of all rows, and ignores what Nyström features miss of k.
 
     ``state_dict`` holds the hyperparameters, with the noise variance even if fixed. Data, inducing points and the box
     come from the construction, so hyperparameters load into a model of other data.
@@ -73,10 +73,10 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
 
     Args:
         train_X: ``n x d`` points, n >= 1; no batch shape.
-        train_Y: ``n x 1`` rewards, finite.
+        train_Y: ``n x 1`` observations, finite.
         features: :class:`~bo_robust.models.FourierMap` or :class:`~bo_robust.models.NystromMap`.
-        noise_var: lambda, a fixed noise variance in the units of the rewards. After the outcome transform it must be at
-            least 1e-6 in float64 and 1e-4 in float32. With neither this nor ``likelihood`` it is learned.
+        noise_var: lambda, a fixed noise variance in the units of the observations. After the outcome transform it must
+            be at least 1e-6 in float64 and 1e-4 in float32. With neither this nor ``likelihood`` it is learned.
         likelihood: A ``GaussianLikelihood``, in place of ``noise_var``.
         covar_module: Kernel without batch shape.
 
@@ -163,7 +163,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
 
     @property
     def information_gain(self) -> Tensor:
-        """Realised 1/2 logdet(I + Phi Phi^T / noise_var) of the points observed, in nats, ``batch_shape``."""
+        """Realized 1/2 logdet(I + Phi Phi^T / noise_var) of the points observed, in nats, ``batch_shape``."""
         weights = self._posterior_weights()[1]
         with torch.no_grad():
             root = psd_safe_cholesky(weights.precision / weights.noise_var)
@@ -217,18 +217,18 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         return log_evidence(Phi, self._fit_targets() - self.mean_module(X), self.likelihood.noise.squeeze(-1))
 
     def compute_custom_loss(self, mll: MarginalLogLikelihood, **kwargs: Any) -> Tensor:
-        """The loss that ``fit_gpytorch_mll`` minimises: -(log evidence + log priors) / n."""
+        """The loss that ``fit_gpytorch_mll`` minimizes: -(log evidence + log priors) / n."""
         value = self.log_evidence()
         for _, module, prior, closure, _ in cast(Any, self).named_priors():
             value = value + prior.log_prob(closure(module)).sum()
         return -value / self.train_targets.shape[-1]
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> FeatureGP:
-        """A new model with points ``batch_shape x n' x d`` and rewards ``batch_shape' x n' x 1`` added.
+        """A new model with points ``batch_shape x n' x d`` and observations ``batch_shape' x n' x 1`` added.
 
-        Leading dimensions of the rewards beyond those of the points are outcomes of the same points. ``ValueError`` if
-        data are not finite, have not the model's dtype and device, or have more than one output, or if ``noise`` is
-        given.
+        Leading dimensions of the observations beyond those of the points are outcomes of the same points.
+        ``ValueError`` if data are not finite, have not the model's dtype and device, or have more than one output, or
+        if ``noise`` is given.
         """
         check_added(X, Y)
         if fantasize.off():
@@ -258,7 +258,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
     def set_train_data(
         self, inputs: Tensor | Iterable[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
     ) -> None:
-        """Replace the data (``n x d`` points, ``n`` transformed rewards) and keep the hyperparameters.
+        """Replace the data (``n x d`` points, ``n`` transformed observations) and keep the hyperparameters.
 
         In evaluation mode points are transformed ones, as in ``ExactGP``. ``ValueError`` if targets are not finite, or
         if ``strict`` and data differ in shape, dtype or device from the old.
@@ -351,13 +351,13 @@ def _transformed(
     """Rewards and their noise variance in the units of an outcome transform, which is trained on them."""
     if noise_var is not None:
         check_positive(noise_var=noise_var)
-    given = None if noise_var is None else torch.full_like(Y, noise_var)
-    Y, Yvar = transform.train()(Y=Y, Yvar=given, X=X)
+    every_noise_var = None if noise_var is None else torch.full_like(Y, noise_var)
+    Y, Yvar = transform.train()(Y=Y, Yvar=every_noise_var, X=X)
     return Y, None if Yvar is None else float(Yvar[0])
 
 
-def _kernel(given: Kernel | None, d: int) -> Kernel:
-    kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=d) if given is None else given
+def _kernel(covar_module: Kernel | None, d: int) -> Kernel:
+    kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=d) if covar_module is None else covar_module
     if not isinstance(kernel, Kernel) or kernel.batch_shape:
         raise ValueError(f"covar_module must be a GPyTorch kernel without batch shape, got {quoted(kernel)}.")
     return kernel

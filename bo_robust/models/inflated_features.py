@@ -23,10 +23,10 @@ class InflatedFeatureMap(FeatureMap):
         self.batch_shape = features.batch_shape
 
     def forward(self, x: Tensor) -> Tensor:
-        places, centres = ((z - self.inflation.low) / self.inflation.sides for z in (x, self.inflation.centres))
+        places, centers = ((z - self.inflation.low) / self.inflation.sides for z in (x, self.inflation.centers))
         parts = [self.features(x)]
-        for centre, radius, variance in zip(centres, self.inflation.radii, self.inflation.variances, strict=True):
-            scaled = (places - centre) / radius
+        for center, radius, variance in zip(centers, self.inflation.radii, self.inflation.variances, strict=True):
+            scaled = (places - center) / radius
             phase = scaled @ self.frequencies.mT
             height = (variance / len(self.frequencies)).sqrt() * (-0.5 * scaled.square().sum(-1, keepdim=True)).exp()
             parts += [height * phase.sin(), height * phase.cos()]

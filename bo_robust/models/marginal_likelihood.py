@@ -42,7 +42,7 @@ FLOOR = min_fixed_noise.value(torch.float64)  # GPyTorch's, of known noise varia
 LARGEST = 50.0  # logarithm of a lengthscale or noise variance
 SMALLEST = 1e-10  # of a lengthscale or noise variance that has no lower bound
 LEAST_UNIT = 1e-100  # a unit whose square is not rounded to zero
-MOST = 800  # rewards that hyperparameters are fitted to: the evidence of n takes O(n^3), and more would teach little
+MOST = 800  # observations that hyperparameters are fitted to: the evidence of n takes O(n^3), and more teach little
 
 
 @cache
@@ -77,7 +77,7 @@ class Prior(NamedTuple):
 class Evidence:
     """The evidence as a function of the hyperparameters ``theta``, a vector within ``bounds``, from ``start`` on.
 
-    ``prior(theta, unit, extra_noise)`` is that of rewards at all training points. ``loss(theta, y, kept, unit,
+    ``prior(theta, unit, extra_noise)`` is that of observations at all training points. ``loss(theta, y, kept, unit,
     extra_noise)`` is minus the log evidence of the rows ``kept`` of targets ``y``, ``n``, minus the log prior, up to a
     constant, and its gradient. Targets may be in another ``unit`` than known noise variances, which are then divided by
     its square. Every target has a noise variance of ``extra_noise`` more.
@@ -88,7 +88,7 @@ class Evidence:
     prior: Callable[..., Prior]
     loss: Callable[..., tuple[float, Array]]
 
-    def maximise(
+    def maximize(
         self, y: Array, kept: Indices, steps: int = 2000, unit: float = 1.0, extra_noise: float | Array = 0.0
     ) -> Array:
         """Climb from ``start`` for at most so many steps of L-BFGS."""
@@ -133,13 +133,40 @@ class StationaryEvidence(Evidence):
         self._terms = np.repeat(terms, sizes, axis=0)[self._learned].T
         self.start = self._values[self._learned]
 
+    @classmethod
+    def fits(cls, model: SingleTaskGP) -> bool:
+        """Whether the model has BoTorch's default modules, without a batch; modules derived from them do not count."""
+        modules: Any = model.eval()
+        kernel, base = modules.covar_module, _base(modules.covar_module)
+        default = (
+            (type(base) is RBFKernel or (type(base) is MaternKernel and base.nu == 2.5))
+            and base.active_dims is None
+            and kernel.active_dims is None
+            and kernel.batch_shape.numel() == 1
+            and type(modules.mean_module) in (ConstantMean, ZeroMean)
+            and type(model.likelihood) in (GaussianLikelihood, FixedNoiseGaussianLikelihood)
+        )
+        if not default:
+            return False
+        positive = _positive(modules)
+        lengthscale, priors = positive[0].parameter, [one.prior for one in positive if one.prior is not None]
+        return (
+            (lengthscale.numel() == positive[0].size or not lengthscale.requires_grad)
+            and len(list(model.parameters())) == len(positive) + (type(modules.mean_module) is ConstantMean)
+            and len(list(modules.named_priors())) == len(priors)
+            and len(list(modules.named_constraints())) == len(positive)
+            and all(type(prior) in (LogNormalPrior, GammaPrior) and prior.batch_shape.numel() == 1 for prior in priors)
+            and all(one.constraint.lower_bound.numel() == 1 for one in positive)
+            and all(math.isinf(float(one.constraint.upper_bound)) for one in positive)
+        )
+
     def assign(self, theta: Array) -> None:
-        values, ends = self._all(theta), np.cumsum([one.size for one in self._positive])
+        values, ends = self._all(theta), np.cumsum([entry.size for entry in self._positive])
         with torch.no_grad():
-            for one, logarithms in zip(self._positive, np.split(values[:-1], ends[:-1]), strict=True):
-                if one.parameter.requires_grad:
-                    value = torch.as_tensor(np.maximum(np.exp(logarithms), one.lowest))
-                    setattr(one.owner, one.name, value.to(one.parameter).view_as(one.parameter))
+            for entry, logarithms in zip(self._positive, np.split(values[:-1], ends[:-1]), strict=True):
+                if entry.parameter.requires_grad:
+                    value = torch.as_tensor(np.maximum(np.exp(logarithms), entry.lowest))
+                    setattr(entry.owner, entry.name, value.to(entry.parameter).view_as(entry.parameter))
             if self._learned[-1]:
                 self._mean.constant = torch.as_tensor(values[-1]).to(self._mean.constant)
 
@@ -175,15 +202,15 @@ class StationaryEvidence(Evidence):
         evidence = 0.5 * (quadratic + log_det + n * LOG_2PI)
         inverse, _ = lapack.dpftri(n, root, overwrite_a=True)
         W = lapack.dsfrk(n, 1, -1.0, weights, 1.0, inverse, overwrite_c=True)
-        own = W[diagonal]
+        diagonal_W = W[diagonal]
         V, _ = lapack.dtfttr(n, np.multiply(W, slope, out=W))
         scaled, V_points = points[:, :d], blas.dsymm(1.0, V, points)
         gradient = np.zeros_like(values)
         gradient[:d] = V_points[:, -1] @ scaled**2 - (scaled * V_points[:, :d]).sum(0)
         if self._scaled:  # dA is the covariance of f itself, A less the noise, and tr(W A) is n - r' w
-            gradient[d] = 0.5 * (n - quadratic - float(own @ noise))
+            gradient[d] = 0.5 * (n - quadratic - float(diagonal_W @ noise))
         if self._fixed is None:
-            gradient[-2] = 0.5 * float(own.sum()) * math.exp(values[-2])
+            gradient[-2] = 0.5 * float(diagonal_W.sum()) * math.exp(values[-2])
         gradient[-1] = -float(weights.sum())
         penalty, slopes = self._penalty(theta)
         return evidence + penalty, gradient[self._learned] + slopes
@@ -247,7 +274,7 @@ class ModuleEvidence(Evidence):
     ) -> tuple[float, Array]:
         self._set(theta)
         rows = torch.as_tensor(kept)
-        try:  # GPyTorch factorises a covariance to which a linear kernel's is added
+        try:  # GPyTorch factorizes a covariance to which a linear kernel's is added
             mean, covariance, noise = self._moments(unit, extra_noise)
             root = torch.linalg.cholesky(covariance[rows][:, rows] + torch.diag(noise[rows]))
         except torch.linalg.LinAlgError:
@@ -289,31 +316,8 @@ def _diagonal(n: int) -> Indices:
 
 
 def evidence_of(model: SingleTaskGP) -> Evidence:
-    """The evidence of a model without batch in its present units: written out for BoTorch's default modules."""
-    modules: Any = model.eval()
-    kernel, base = modules.covar_module, _base(modules.covar_module)
-    default = (
-        (type(base) is RBFKernel or (type(base) is MaternKernel and base.nu == 2.5))
-        and base.active_dims is None
-        and kernel.active_dims is None
-        and kernel.batch_shape.numel() == 1
-        and type(modules.mean_module) in (ConstantMean, ZeroMean)
-        and type(model.likelihood) in (GaussianLikelihood, FixedNoiseGaussianLikelihood)
-    )
-    if not default:
-        return ModuleEvidence(model)
-    positive = _positive(modules)
-    lengthscale, priors = positive[0].parameter, [one.prior for one in positive if one.prior is not None]
-    default = (
-        (lengthscale.numel() == positive[0].size or not lengthscale.requires_grad)
-        and len(list(model.parameters())) == len(positive) + (type(modules.mean_module) is ConstantMean)
-        and len(list(modules.named_priors())) == len(priors)
-        and len(list(modules.named_constraints())) == len(positive)
-        and all(type(prior) in (LogNormalPrior, GammaPrior) and prior.batch_shape.numel() == 1 for prior in priors)
-        and all(one.constraint.lower_bound.numel() == 1 for one in positive)
-        and all(math.isinf(float(one.constraint.upper_bound)) for one in positive)
-    )
-    return StationaryEvidence(model) if default else ModuleEvidence(model)
+    """The evidence of a model without batch in its present units, written out where that is possible."""
+    return StationaryEvidence(model) if StationaryEvidence.fits(model) else ModuleEvidence(model)
 
 
 def _base(kernel: Any) -> Any:
@@ -359,21 +363,22 @@ def fit_evidence(
 ) -> OptimizationResult:
     """Climb the evidence and log prior as ``fit_gpytorch_mll_scipy`` does, but by gradients that are written out.
 
-    Both end at the same hyperparameters, to the tolerance of L-BFGS, unless there are several maxima or the rewards are
-    more than :func:`fit_rows` takes. With modules other than BoTorch's default ones, a ``closure`` or any of its
-    ``options``, it is that function. Use it as ``fit_gpytorch_mll(mll, optimizer=fit_evidence)``, which starts
-    elsewhere where this raises ``NotPSDError``: no covariance matrix on the way has a Cholesky factor.
+    Both end at the same hyperparameters, to the tolerance of L-BFGS, unless there are several maxima or the
+    observations are more than :func:`fit_rows` takes. With modules other than BoTorch's default ones, a ``closure`` or
+    any of its ``options``, it is that function. Use it as ``fit_gpytorch_mll(mll, optimizer=fit_evidence)``, which
+    starts elsewhere where this raises ``NotPSDError``: no covariance matrix on the way has a Cholesky factor.
     """
     model: Any = mll.model
     exact = type(mll) is ExactMarginalLogLikelihood and isinstance(model, SingleTaskGP)
     single = exact and model.train_targets.ndim == 1
-    evidence = evidence_of(model) if single and closure is None and not options else None
+    written_out = single and closure is None and not options and StationaryEvidence.fits(model)
+    evidence = StationaryEvidence(model) if written_out else None
     mll.train()
-    if not isinstance(evidence, StationaryEvidence) or not len(evidence.start):
+    if evidence is None or not len(evidence.start):
         return fit_gpytorch_mll_scipy(mll, closure=closure, **options)
     targets: Tensor = model.train_targets
     y, rows = targets.detach().cpu().double().numpy(), fit_rows(len(targets))
-    theta = evidence.maximise(y, rows)
+    theta = evidence.maximize(y, rows)
     loss, _ = evidence.loss(theta, y, rows)
     if loss >= IMPOSSIBLE:
         raise NotPSDError("no covariance matrix of the training points has a Cholesky factor.")

@@ -117,12 +117,12 @@ def given_first(mean: Tensor, covariance: Tensor, noise: Tensor) -> tuple[Tensor
 def information_gain(model: Model) -> Tensor:
     """1/2 logdet(I + N^(-1/2) K N^(-1/2)) of an exact GP's training inputs, in nats, ``batch_shape``.
 
-    N holds the noise variances: with N = noise_var I it is the realised gamma_t of the widths. It has no gradient. A
+    N holds the noise variances: with N = noise_var I it is the realized gamma_t of the widths. It has no gradient. A
     model with an attribute ``information_gain`` has its own; of a ``FeatureGP`` K is Phi Phi^T. ``ValueError`` for
     other models, or several outputs.
     """
-    own: Any = model
-    return own.information_gain if hasattr(model, "information_gain") else exact_information_gain(model)
+    exact: Any = model
+    return exact.information_gain if hasattr(model, "information_gain") else exact_information_gain(model)
 
 
 def exact_information_gain(model: Model) -> Tensor:
@@ -149,9 +149,9 @@ def _line(transform: PosteriorTransform | None) -> tuple[float, Tensor | float] 
 
 
 def _posterior(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Any:
-    for one in getattr(model, "models", [model]):
-        if getattr(getattr(one, "input_transform", None), "is_one_to_many", False):
-            raise ValueError(f"{type(one.input_transform).__name__} makes several points of one; fit without it.")
+    for part in getattr(model, "models", [model]):
+        if getattr(getattr(part, "input_transform", None), "is_one_to_many", False):
+            raise ValueError(f"{type(part.input_transform).__name__} makes several points of one; fit without it.")
     posterior: Any = model.posterior(X, posterior_transform=transform)
     if posterior.mean.shape[-2:] != (X.shape[-2], 1):
         raise ValueError(f"give a posterior_transform: {tuple(posterior.mean.shape)} is not one output per point.")

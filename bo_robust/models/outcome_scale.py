@@ -5,7 +5,7 @@ until it is seen as its logarithm or a root. A scale is w = T(y) with
 
     u = sign y + shift,    T(y) = sign log u  for power 0,    sign u^power / power  otherwise.
 
-It increases with y, and u must be positive. ``sign`` is -1 where most observations are negative, as a minimiser of
+It increases with y, and u must be positive. ``sign`` is -1 where most observations are negative, as a minimizer of
 positive costs has them. ``shift`` is half of the smallest positive u where some are zero, else 0. These are the powers
 of Box & Cox (1964). Where outcomes have both limits, the logit is a scale, too: T(y) = log(u / (upper - y)).
 """

@@ -3,14 +3,14 @@
 Names in lower case are numbers of :class:`OutlierPrior`.
 
 **Objective.** Some observations S are inliers, the others D are outliers (gross errors). With the hyperparameters theta
-they maximise
+they maximize
 
     J(S, theta) = log p(y_S | theta) + log p(theta) + sum_(i in D) log p_0(y_i) + o_1 + ... + o_|D| + strong [D empty],
     o_k = log(k / (b + n - k)),    b = 1 / share - 1,    p_0(y) = density / s min(1, (s / (4 density |y - m|))^2),
 
 where m is the median and s the robust standard deviation of the observations, and strong = ``evidence_required``. The
-share of outliers has the prior Beta(1, b), whose mean is ``share``. So o_k is the log odds of the k-th outlier, and one
-more costs less where there are many. The density p_0 of an outlier is flat up to s / (4 density), five s by default,
+share of outliers has the prior Beta(1, b), whose mean is ``share``. So o_k is the log odds of the k-th outlier, and
+each further outlier costs less. The density p_0 of an outlier is flat up to s / (4 density), five s by default,
 decays from there on as that of a Cauchy variable, and has mass 1: an outlier costs more the farther out it is, or a
 good region far above many nearly equal observations would be flagged. A function that no kernel fits well gains less
 than ``evidence_required`` by leaving rows out.
@@ -323,7 +323,7 @@ class OutlierSearch:
         # some of each size, whatever the order and sign of the observations
         by_size = rows[np.abs(targets[rows]).argsort(kind="stable")]
         some = np.sort(by_size[np.linspace(0, len(rows) - 1, min(len(rows), FIT_ROWS)).round().astype(int)])
-        return self._evidence.maximise(targets, some, STEPS, units.scale, self._added_noise(units))
+        return self._evidence.maximize(targets, some, STEPS, units.scale, self._added_noise(units))
 
     def _objective(self, given: ConditionedGP) -> float:
         none = np.array_equal(given.inliers, self._possible)

@@ -10,7 +10,7 @@ from bo_robust.models.robust_gp import RobustGP
 
 
 def plot_outliers(model: RobustGP, path: Path | str | None = None) -> Any:
-    """Draw the standardised leave-one-out residual of each observation and the limit of an inlier, by row.
+    """Draw the standardized leave-one-out residual of each observation and the limit of an inlier, by row.
 
     A ring marks the observations to measure again. The ``Figure`` of matplotlib is returned, and saved if there is a
     path. Before a fit all residuals are 0. Raises ``TypeError`` for another model.

@@ -27,12 +27,12 @@ def suggest_replicates(
     X_pending: Tensor | None = None,
     held_only: bool = False,
 ) -> Tensor | None:
-    """Suggest the points to measure again before the acquisition is maximised, ``k x d`` with 1 <= k <= q, or None.
+    """Suggest the points to measure again before the acquisition is maximized, ``k x d`` with 1 <= k <= q, or None.
 
     An observation that is better than all inliers, but flagged as an outlier or held, is a gross error or a discovery.
     A replicate decides. If it agrees, both become inliers, and a third observation makes sure of a flagged one. If it
-    does not, the point is never suggested again. No flagged observation is suggested once the share of outliers that
-    the model expects, and at least one observation, was contradicted by a replicate.
+    does not, the point is never suggested again. Flagged observations are no longer suggested once replicates
+    contradicted as many as the model expects outliers, at least one.
 
     Args:
         model: A fitted model; only a ``RobustGP`` has outliers. The models of a list are asked one by one, each for its

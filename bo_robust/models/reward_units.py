@@ -30,7 +30,7 @@ class Units(NamedTuple):
 
 
 def robust_units(y: Array) -> Units:
-    """Median, and 1.4826 times the median absolute deviation; of those that deviate, where several are the median."""
+    """Median, and 1.4826 times the median absolute deviation; if several are the median, that of the others."""
     center, deviation = map(float, median_and_mad(torch.from_numpy(y)))
     deviating = np.abs(y[y != center] - center)
     if 0 < len(deviating) < len(y) - 1:
@@ -53,7 +53,7 @@ def spread_units(y: Array, places: Array, radius: float) -> Units:
 
 
 def _weighted_median(y: Array, weights: Array) -> float:
-    """The weighted median; the middle of two neighbours if half of the weight lies below, so it turns with y."""
+    """The weighted median; the middle of two neighbors if half of the weight lies below, so it turns with y."""
     return 0.5 * _lower_median(y, weights) - 0.5 * _lower_median(-y, weights)
 
 
@@ -85,14 +85,14 @@ def computable(Y: Tensor, transform: OutcomeTransform | DefaultType | None, defa
     if not units.scale < info.max**0.5 / FURTHEST:
         raise ValueError(f"train_Y differ by about {units.scale:.0e}, whose square overflows; divide them by that.")
     floor, unit = (min_variance.value(Y.dtype) / PRECISE) ** 0.5, rescaling_unit(y)
-    standardised = transform == DEFAULT or type(transform) is Standardize
+    standardized = transform == DEFAULT or type(transform) is Standardize
     notice = ""
     if transform is None and default_kernel and unit != 1.0:
         notice = (
             f"train_Y differ by about {units.scale:.0e}, while the default kernel has variance 1: leave "
             f"`outcome_transform` out, or multiply them by {1.0 / units.scale:.0e}."
         )
-    elif standardised and units.scale < floor and bool((Y[0] != Y).any()):
+    elif standardized and units.scale < floor and bool((Y[0] != Y).any()):
         notice = (
             f"train_Y differ by less than {floor:.0e}, and BoTorch rounds variances below "
             f"{min_variance.value(Y.dtype):.0e} up: multiply them by {1.0 / unit:.0e}, or acquisitions may go wrong."

@@ -195,8 +195,8 @@ class RobustGP(RecommendingGP):
         if noise_var is not None:
             inputs["train_Yvar"] = torch.full_like(inputs["train_Y"], noise_var)
         # Others are Ax', of a search space.
-        own = ("outlier_share", "outlier_density", "maximize", "outcome_scale", "outcome_limits")
-        return inputs | {name: options[name] for name in own if name in options}
+        ours = ("outlier_share", "outlier_density", "maximize", "outcome_scale", "outcome_limits")
+        return inputs | {name: options[name] for name in ours if name in options}
 
     @property
     def kernel_of_f(self) -> Kernel:
@@ -225,7 +225,7 @@ class RobustGP(RecommendingGP):
         scales = outcome_scales(within, self.outcome_limits) if self._learns_scale else [self.outcome_scale]
         scale, detection = find_outliers(self._search_data(), scales)
         self._set_scale(scale)
-        self._adopt(detection, restandardise=True)
+        self._adopt(detection, restandardize=True)
         self._warn(detection.explained)
         standard = fitted = self.to_standard_model()
         if on_cuda(Y) and len(standard.train_targets) < FEW:
@@ -235,10 +235,15 @@ class RobustGP(RecommendingGP):
             for own, value in zip(standard.parameters(), fitted.parameters(), strict=True):
                 own.copy_(value)
         if self.num_outliers:  # at the hyperparameters now fitted
-            self.detect_outliers(restandardise=False, known_inliers=self.inlier_mask)
+            self.detect_outliers(restandardize=False, known_inliers=self.inlier_mask)
             if len(scales) > 1:
                 self.inlier_probability.copy_(torch.as_tensor(detection.inlier_probability))
         return mll.eval()
+
+    @property
+    def has_exact_moments(self) -> bool:
+        """Whether mean and variance are those of one kernel, as :mod:`bo_robust.models.exact_moments` needs."""
+        return not self._variance_inflation
 
     def posterior(  # type: ignore[override]
         self,
@@ -305,8 +310,8 @@ class RobustGP(RecommendingGP):
         self._loaded = {name: state_dict.get(prefix + name) for name in STATE}
         scale = self._loaded["_scale"]
         self._set_scale(OutcomeScale(*([] if scale is None else scale.tolist())))
-        own = {prefix + name: getattr(self, name) for name in STATE}
-        super()._load_from_state_dict({**state_dict, **own}, prefix, local_metadata, strict, *lists)
+        ours = {prefix + name: getattr(self, name) for name in STATE}
+        super()._load_from_state_dict({**state_dict, **ours}, prefix, local_metadata, strict, *lists)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> "RobustGP":
         """Return a model that has these observations as inliers too; raise ``ValueError`` unless they are finite."""
@@ -318,19 +323,19 @@ class RobustGP(RecommendingGP):
         check_learnt(inputs, targets, self.train_Y_all)
         return cast(RobustGP, super().get_fantasy_model(inputs, targets, **kwargs))
 
-    def detect_outliers(self, restandardise: bool = True, known_inliers: Tensor | None = None) -> None:
-        """Choose the inliers at the present hyperparameters; ``restandardise`` trains the outcome transform on them.
+    def detect_outliers(self, restandardize: bool = True, known_inliers: Tensor | None = None) -> None:
+        """Choose the inliers at the present hyperparameters; ``restandardize`` trains the outcome transform on them.
 
         ``known_inliers``, ``m`` bool, is the choice of a fit among the first m rows; it stands if these are all.
         """
-        known = None if known_inliers is None else known_inliers.cpu().numpy()
+        first_inliers = None if known_inliers is None else known_inliers.cpu().numpy()
         data = self._search_data()
-        detection = OutlierSearch(data, self.outcome_scale).detect(known, self.maximize)
-        if known is not None and len(known) == len(self.held_mask):
+        detection = OutlierSearch(data, self.outcome_scale).detect(first_inliers, self.maximize)
+        if first_inliers is not None and len(first_inliers) == len(self.held_mask):
             held = self.held_mask.cpu().numpy()
         else:
             held = held_rows(data, detection.inlier_mask, self.outcome_scale)
-        self._adopt(detection._replace(held_mask=held), restandardise)
+        self._adopt(detection._replace(held_mask=held), restandardize)
         self.eval()
 
     def set_train_data(
@@ -353,12 +358,12 @@ class RobustGP(RecommendingGP):
     def replicate_mask(self) -> Tensor:
         """Which other rows are of the same point, ``n x n`` bool, as given or as the kernel sees it, up to rounding."""
         X, seen = self.train_X_all, self._points_seen()
-        given = (nearly_equal(x.unsqueeze(1), x) for x in X.unbind(-1))
+        columns = (nearly_equal(x.unsqueeze(1), x) for x in X.unbind(-1))
         kernel = (nearly_equal(z.unsqueeze(1), z, z.abs().amax()) for z in seen.unbind(-1))
         if X.shape == seen.shape:
-            same = reduce(torch.logical_and, map(torch.logical_or, given, kernel))
+            same = reduce(torch.logical_and, map(torch.logical_or, columns, kernel))
         else:  # an input transform drops or adds columns, so that they do not correspond
-            same = reduce(torch.logical_and, given) | reduce(torch.logical_and, kernel)
+            same = reduce(torch.logical_and, columns) | reduce(torch.logical_and, kernel)
         return same & ~torch.eye(len(X), dtype=torch.bool, device=X.device)
 
     def _points_seen(self) -> Tensor:
@@ -398,14 +403,14 @@ class RobustGP(RecommendingGP):
 
     def _set_detection(self, detection: OutlierDetection, detected: bool = True) -> None:
         """Keep the outlier statistics, and inflate the variance around good outliers that may be no errors."""
-        like = self.train_Y_all
-        deviations = like.new_zeros(len(DEVIATIONS), len(like))
+        template = self.train_Y_all
+        deviations = template.new_zeros(len(DEVIATIONS), len(template))
         for each in detection.deviations:
-            deviations[:, each.row] = like.new_tensor([each.radius, each.size, each.log_odds])
+            deviations[:, each.row] = template.new_tensor([each.radius, each.size, each.log_odds])
         values = {name: torch.as_tensor(getattr(detection, name)) for name in STATISTICS}
         values |= {name: row.clone() for name, row in zip(DEVIATIONS, deviations, strict=True)}
         for name, value in {**values, "outliers_detected": torch.tensor(detected)}.items():
-            self.register_buffer(name, value.to(like.device) if value.dtype == torch.bool else value.to(like))
+            self.register_buffer(name, value.to(template.device) if value.dtype == torch.bool else value.to(template))
         # `maximize=None` is equal to neither side.
         good = [each for each in detection.deviations if (each.size > 0.0) == self.maximize]
         self._variance_inflation.set(self._points_seen(), good, self._unit() or 1.0)
@@ -443,13 +448,13 @@ class RobustGP(RecommendingGP):
             possible=self.within_limits().cpu().numpy(),
         )
 
-    def _adopt(self, detection: OutlierDetection, restandardise: bool) -> None:
+    def _adopt(self, detection: OutlierDetection, restandardize: bool) -> None:
         self.train()
         inliers = torch.as_tensor(detection.inlier_mask, device=self.train_Y_all.device)
         X, Y = self.train_X_all[inliers], self.train_Y_all[inliers]
         Yvar = None if self._train_Yvar_all is None else self._train_Yvar_all[inliers]
         if hasattr(self, "outcome_transform"):
-            self.outcome_transform.train(restandardise)
+            self.outcome_transform.train(restandardize)
             Y, Yvar = self.outcome_transform(Y=Y, Yvar=Yvar, X=self.transform_inputs(X))
         super().set_train_data(X, Y.squeeze(-1), strict=False)
         if Yvar is not None:
@@ -478,9 +483,9 @@ def _restore(model: RobustGP, _: Any) -> None:
     state: dict[str, Any] = model.__dict__.pop("_loaded")
     complete = all(value is not None for value in state.values()) and bool(state["outliers_detected"])
     if not complete or any(not torch.equal(state[x].to(model.get_buffer(x)), model.get_buffer(x)) for x in DATA):
-        return model.detect_outliers(restandardise=False)
+        return model.detect_outliers(restandardize=False)
     saved = {name: state[name].to(model.get_buffer(name)).cpu().numpy() for name in (*STATISTICS, *DEVIATIONS)}
     rows = enumerate(zip(*(saved.pop(name).tolist() for name in DEVIATIONS), strict=True))
     deviations = tuple(LocalDeviation(row, (row,), *values) for row, values in rows if values[0])
-    model._adopt(OutlierDetection(**saved, explained=math.nan, deviations=deviations), restandardise=False)
+    model._adopt(OutlierDetection(**saved, explained=math.nan, deviations=deviations), restandardize=False)
     model.eval()

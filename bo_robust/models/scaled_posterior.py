@@ -1,4 +1,4 @@
-"""The posterior of outcomes that are modelled in another scale, and the outcome transform that makes it.
+"""The posterior of outcomes that are modeled in another scale, and the outcome transform that makes it.
 
 Let w = T(y) have the posterior N(m, C), g = T^-1, z be standard normal, s_i^2 = C_ii, r_ij = C_ij / (s_i s_j) and He_k
 the probabilists' Hermite polynomials. With a_k(i) = E[g(m_i + s_i z) He_k(z)] the moments of y are (Mehler's formula)
@@ -173,7 +173,7 @@ class ScaledOutcome(OutcomeTransform):
             raise ValueError("a model with an outcome scale takes no noise variances; give outcome_scale=None.")
         if self.scale.power == 0.0 and not bool(self.scale.contains(Y).all()):
             raise ValueError(
-                f"the outcomes are modelled as their {self.scale}, which has no value for some of the new ones; "
+                f"the outcomes are modeled as their {self.scale}, which has no value for some of the new ones; "
                 "make and fit a new model of all data, or give outcome_scale=None."
             )
         return self.scale.transform(Y), None
@@ -200,7 +200,7 @@ def scaled_standardize(scale: OutcomeScale, standardize: Standardize) -> Outcome
 
 
 def standardize_of(transform: Any) -> tuple[OutcomeScale, Standardize | None]:
-    """The scale and standardising part of a transform that :func:`scaled_standardize` made; None of another one."""
+    """The scale and standardizing part of a transform that :func:`scaled_standardize` made; None of another one."""
     if type(transform) is Standardize:
         return IDENTITY, transform
     first = transform["scale"] if isinstance(transform, ChainedOutcomeTransform) and "scale" in transform else None

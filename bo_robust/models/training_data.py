@@ -25,11 +25,11 @@ from bo_robust.utils.specs import build
 from bo_robust.utils.upstream import drop_prediction_strategy, move_original_inputs
 
 ROUNDING = 16.0  # units in the last place by which a change of units there and back moves a coordinate
-FEW = 2  # rewards that may be truncated without a word, unless these are all
+FEW = 2  # observations that may be truncated without a word, unless these are all
 
 
 class TruncationWarning(UserWarning):
-    """A notable share of the rewards is truncated: the level is too small for them, or they are not centred."""
+    """A notable share of the rewards is truncated: the level is too small for them, or they are not centered."""
 
 
 class MovableGP(SingleTaskGP):
@@ -52,14 +52,14 @@ def recommendable(X: Tensor, reliable: Tensor) -> Tensor:
 
 
 def nearly_equal(x: Tensor, z: Tensor, size: Tensor | None = None) -> Tensor:
-    """Whether coordinates are equal but for the rounding of a change of units there and back, of this size."""
+    """Whether coordinates are equal up to rounding, such as a change of units there and back leaves."""
     size = torch.maximum(x.abs(), z.abs()) if size is None else size
     return (x - z).abs() <= ROUNDING * torch.finfo(z.dtype).eps * size
 
 
-def from_spec(given: Any, registry: Mapping[str, Callable[..., Any]], context: Mapping[str, Any], role: str) -> Any:
+def from_spec(spec: Any, registry: Mapping[str, Callable[..., Any]], context: Mapping[str, Any], role: str) -> Any:
     """The object that a spec ``{"kind": name, ...}`` describes (:func:`build`); any other object as it is."""
-    return build(given, registry, context, role) if isinstance(given, Mapping | str) else given
+    return build(spec, registry, context, role) if isinstance(spec, Mapping | str) else spec
 
 
 def check_data(model: str, X: Tensor, Y: Tensor, batched: bool, Yvar: Tensor | None = None) -> None:
@@ -117,11 +117,11 @@ def check_added(X: Tensor, Y: Tensor) -> None:
         raise ValueError(f"Y must be ... x n' x 1 for X ... x n' x d, got {tuple(Y.shape)} and {tuple(X.shape)}.")
 
 
-def check_learnt(X: Tensor, Y: Tensor, like: Tensor) -> None:
+def check_learnt(X: Tensor, Y: Tensor, template: Tensor) -> None:
     """Raise ``ValueError`` unless new points and rewards are finite and of the model's dtype and device."""
     for name, x in (("X", X), ("Y", Y)):
         check_finite(name, x)
-        check_like(name, x, "the model", like)
+        check_like(name, x, "the model", template)
 
 
 def check_noise_var(noise_var: float, dtype: torch.dtype) -> None:
@@ -144,7 +144,7 @@ def check_no_outcome_transform(model: str, transform: OutcomeTransform | None) -
 
 @contextmanager
 def rewards_as_they_are() -> Iterator[None]:
-    """Silence BoTorch's advice to standardise rewards: heavy tails have no standard deviation to divide by."""
+    """Silence BoTorch's advice to standardize rewards: heavy tails have no standard deviation to divide by."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Data \(outcome observations\) is not standardized", InputDataWarning)
         yield
@@ -172,9 +172,9 @@ def one_noise_likelihood(
 
 
 def truncation_notice(y: Tensor, truncated: Tensor, notable: float) -> str | None:
-    """What to say of rewards ``batch_shape x n``, ``truncated`` (bool) or not; None if they are few.
+    """What to say of observations ``batch_shape x n``, ``truncated`` (bool) or not; None if they are few.
 
-    In a batch the member with most truncated rewards is looked at.
+    In a batch the member with most truncated observations is looked at.
     """
     y, truncated = y.reshape(-1, y.shape[-1]), truncated.reshape(-1, y.shape[-1])
     worst = int(truncated.sum(-1).argmax())
@@ -197,7 +197,7 @@ def warn_of_truncated(y: Tensor, truncated: Tensor, notable: float, level: float
     if notice is not None:
         warnings.warn(
             f"{notice} The level b_t is {level:.2g}, the median |reward| {float(y.abs().median()):.2g}. If these are "
-            "no outliers, raise `truncation` (its moment_bound or scale), or centre and rescale the rewards.",
+            "no outliers, raise `truncation` (its moment_bound or scale), or center and rescale the rewards.",
             TruncationWarning,
             stacklevel=4,
         )

@@ -8,7 +8,7 @@ observation, and would truncate fantasies too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from botorch.models.transforms.input import InputTransform
@@ -40,7 +40,7 @@ NOTABLE = 0.1  # share of truncated rewards beyond which the model warns
 
 
 class TruncatedGP(MovableGP):
-    """Exact GP on rewards truncated at b_t (TGP-UCB), which are not standardised: b_t is in their units.
+    """Exact GP on rewards truncated at b_t (TGP-UCB), which are not standardized: b_t is in their units.
 
     All else is as in ``SingleTaskGP``. Row i (from 0) of the data is round t = i + 1, with level b_{i+1}. Observations
     added by :meth:`condition_on_observations` continue with t = n + 1. Fantasies are posterior samples, not rewards,
@@ -49,9 +49,9 @@ class TruncatedGP(MovableGP):
     Two defaults differ from ``SingleTaskGP``. The prior mean is zero, as the guarantee assumes and because a truncated
     reward is zero. Outcome transforms are refused: levels, B, v and the noise variance are in units of the rewards,
     which ``Standardize`` would rescale by a heavy-tailed standard deviation. Rescale the rewards yourself (by a robust
-    centre and spread of a first sample), and v with them. The default kernel has k(x, x) = 1, as the widths assume.
+    center and spread of a first sample), and v with them. The default kernel has k(x, x) = 1, as the widths assume.
 
-    Truncation pulls the mean to zero: where most rewards are truncated (:attr:`truncated`) it is about zero. So centre
+    Truncation pulls the mean to zero: where most rewards are truncated (:attr:`truncated`) it is about zero. So center
     the rewards and let v bound their raw moment, f included. A ``TruncationWarning`` says when more than a tenth of the
     rewards are truncated, and whether the largest are among them.
 
@@ -84,6 +84,8 @@ class TruncatedGP(MovableGP):
     levels: Tensor
     rule: str
     truncation: Truncation | None
+
+    has_exact_moments: ClassVar[bool] = True  # (:mod:`bo_robust.models.exact_moments`)
 
     def __init__(
         self,
@@ -147,7 +149,7 @@ class TruncatedGP(MovableGP):
 
     @property
     def information_gain(self) -> Tensor:
-        """Realised 1/2 logdet(I + K / noise_var) of the observed points, in nats, ``batch_shape``."""
+        """Realized 1/2 logdet(I + K / noise_var) of the observed points, in nats, ``batch_shape``."""
         return exact_information_gain(self)
 
     def condition_on_observations(

@@ -61,21 +61,21 @@ def truncated_sum(root: Tensor, Phi: Tensor, y: Tensor, level: float, rule: str 
 
 
 class TruncatedFeatureGP(FeatureGP):
-    """Feature regression with ATA truncation of rewards, which are not standardised: b_t is in their units.
+    """Feature regression with ATA truncation of rewards, which are not standardized: b_t is in their units.
 
     All else is as in :class:`FeatureGP`. With an infinite level this is ``FeatureGP`` with the same kernel and a zero
     prior mean. Truncation depends on the axes of the features, so they are the paper's: the full Fourier grid, with the
     origin at the lower corner of the box, and for ``root="symmetric"`` the symmetric root (K_D^(1/2))^+ of Nyström
     features.
 
-    The prior mean is zero, and truncation pulls the mean to zero too: centre the rewards and let the moment bound v
+    The prior mean is zero, and truncation pulls the mean to zero too: center the rewards and let the moment bound v
     cover f. A warning (``TruncationWarning``) says when more than half of the rewards lost more than half of their
     weight. Outcome transforms are refused, as by :class:`TruncatedGP`.
 
-    ``fit_gpytorch_mll`` maximises the Gaussian evidence of the rewards winsorised at their median plus or minus 3
+    ``fit_gpytorch_mll`` maximizes the Gaussian evidence of the rewards winsorized at their median plus or minus 3
     robust standard deviations (1.4826 MAD), whatever the level. The evidence of the raw rewards would follow the
     outliers, and one of the rewards truncated at b_t does not exist: they are truncated along directions that depend on
-    the hyperparameters. A learned noise variance is that of the winsorised rewards.
+    the hyperparameters. A learned noise variance is that of the winsorized rewards.
 
     Observations added by :meth:`condition_on_observations` are rewards: the level of the new t applies to all, old and
     new, at O(n p^2). Fantasies are posterior samples and never truncated. They are Gaussian observations of the
@@ -194,7 +194,7 @@ class TruncatedFeatureGP(FeatureGP):
 
     @torch.no_grad()
     def _directions(self) -> tuple[Tensor, Tensor]:
-        """U = R Phi^T of all observations, ``p x n``, and their rewards ``n``, in float64; R is of no fantasies."""
+        """U = R Phi^T of all observations, ``p x n``, and their rewards ``n``, in float64. Fantasies do not enter R."""
         noise_var, Phi = self._posterior_weights()[1].noise_var, self._features(self.train_inputs[0]).double()
         root = self._inverse_root(precision_matrix(Phi[..., ~self.drawn, :], noise_var), noise_var)
         return root @ Phi.mT, self.train_targets.double()
@@ -225,9 +225,9 @@ class TruncatedFeatureGP(FeatureGP):
         return super()._updated_cache(inputs, targets) if fantasize.on() else None
 
     def _fit_targets(self) -> Tensor:
-        """The rewards, winsorised."""
+        """The rewards, winsorized."""
         y = self.train_targets
-        centre, deviation = median_and_mad(y)
+        center, deviation = median_and_mad(y)
         spread = 3.0 * NORMAL * deviation
         # The spread is zero where more than half of the rewards equal the median: these are left alone.
-        return torch.where(spread > 0, y.clamp(centre - spread, centre + spread), y)
+        return torch.where(spread > 0, y.clamp(center - spread, center + spread), y)

@@ -16,11 +16,11 @@ from bo_robust.utils.upstream import register_kernel_features
 class VarianceInflation(Kernel):
     """The covariance sum_j P_j B_j of possible local deviations; :mod:`bo_robust.models.local_deviation` defines B.
 
-    A deviation of probability P and size a adds a mean square of a^2 P to f at its centre, and nothing to its prior
-    mean. Observations at and near the centre, earlier ones too, condition it like the rest of f.
+    A deviation of probability P and size a adds a mean square of a^2 P to f at its center, and nothing to its prior
+    mean. Observations at and near the center, earlier ones too, condition it like the rest of f.
     """
 
-    centres: Tensor
+    centers: Tensor
     radii: Tensor
     variances: Tensor
     low: Tensor
@@ -37,7 +37,7 @@ class VarianceInflation(Kernel):
         values = {
             "low": low,
             "sides": torch.where(sides > 0.0, sides, torch.inf),  # a constant column does not count
-            "centres": X[rows],
+            "centers": X[rows],
             "radii": X.new_tensor([deviation.radius for deviation in deviations]),
             "variances": X.new_tensor([each.probability * (each.size / scale) ** 2 for each in deviations]),
         }
@@ -50,7 +50,7 @@ class VarianceInflation(Kernel):
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Covariances ``... x n x m`` of points ``... x n x d`` and ``... x m x d``; ``... x n`` if ``diag``."""
         first, second = ((x - self.low) / self.sides for x in (x1, x2))
-        centres = (self.centres - self.low) / self.sides
+        centers = (self.centers - self.low) / self.sides
         if diag:
             apart = (first - second).square().sum(-1)
         else:  # without the differences, n x m x d, which take most of the time of thousands of points
@@ -58,10 +58,10 @@ class VarianceInflation(Kernel):
         total = torch.zeros_like(apart)
         for radius in self.radii.unique():  # few, while deviations may be a hundred
             here, rate = self.radii == radius, -0.5 / radius**2
-            one, other = (
-                ((x.unsqueeze(-2) - centres[here]).square().sum(-1) * rate).exp() for x in (first, second)
+            left, other = (
+                ((x.unsqueeze(-2) - centers[here]).square().sum(-1) * rate).exp() for x in (first, second)
             )  # ... x n x k, ... x m x k
-            weighted = self.variances[here] * one
+            weighted = self.variances[here] * left
             total = total + (rate * apart).exp() * ((weighted * other).sum(-1) if diag else weighted @ other.mT)
         return total
 

@@ -61,8 +61,8 @@ def _difference(op: str, device: torch.device, dtype: torch.dtype) -> str | None
         if mode is not None:
             torch.cuda.set_sync_debug_mode("default")  # reading back is meant here
         cases = import_module("bo_robust.ops.cases")
-        like = torch.empty(0, dtype=dtype, device=device)
-        if not agree(op, cases.CASES[op], like):
+        template = torch.empty(0, dtype=dtype, device=device)
+        if not agree(op, cases.CASES[op], template):
             return "its results differ from those of the naive path"
     except Exception as error:
         return _said(error)
@@ -72,10 +72,10 @@ def _difference(op: str, device: torch.device, dtype: torch.dtype) -> str | None
     return None
 
 
-def agree(op: str, case: Callable[[ModuleType, Tensor], tuple[Tensor, ...]], like: Tensor) -> bool:
+def agree(op: str, case: Callable[[ModuleType, Tensor], tuple[Tensor, ...]], template: Tensor) -> bool:
     """Whether the fused path of an op gives what the naive one does on a case of :mod:`bo_robust.ops.cases`."""
     with torch.no_grad():
-        naive, fused = (case(import_module(f"bo_robust.ops.{op}.{path}"), like) for path in ("naive", "fused"))
+        naive, fused = (case(import_module(f"bo_robust.ops.{op}.{path}"), template) for path in ("naive", "fused"))
     return all(_close(a, b) for a, b in zip(fused, naive, strict=True))
 
 

@@ -145,7 +145,7 @@ class ContinuousEnvironment(_FixedEnvironment):
                 raise ValueError(f"distribution needs cdf and icdf, as Normal(0.5, 0.1); got {quoted(distribution)}.")
             if len(distribution.event_shape) > 0:
                 raise ValueError("the coordinates of the distribution must be independent (batch, not event shape).")
-        # The points need the bounds, which can be registered only after the module is initialised: empty until then.
+        # The points need the bounds, which can be registered only after the module is initialized: empty until then.
         super().__init__(bounds.new_zeros(0, bounds.shape[-1]), None, None)
         self._distribution, self._sampler, self._log_prob = distribution, sampler, log_prob
         self.register_buffer("bounds", bounds.detach().clone())
@@ -168,15 +168,17 @@ class ContinuousEnvironment(_FixedEnvironment):
         A distribution uses the ``generator`` (on the device of the bounds), a sampler ignores it. Raises ``ValueError``
         if the points of a sampler do not fit the box, and ``TypeError`` if it returns no tensor.
         """
-        like, shape = self.bounds, (n, self.bounds.shape[-1])
+        template, shape = self.bounds, (n, self.bounds.shape[-1])
         if self._sampler is None:
-            return self._from_uniform(torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device))
+            return self._from_uniform(
+                torch.rand(shape, generator=generator, dtype=template.dtype, device=template.device)
+            )
         z = self._sampler(n)
-        check_like("what the sampler returns", z, "the bounds", like)
+        check_like("what the sampler returns", z, "the bounds", template)
         if z.shape != shape:
-            raise ValueError(f"the sampler must return {n} x {like.shape[-1]} draws, got {tuple(z.shape)}.")
+            raise ValueError(f"the sampler must return {n} x {template.shape[-1]} draws, got {tuple(z.shape)}.")
         check_finite("the sampler's draws", z)
-        outside = int(((z < like[0]) | (z > like[1])).any(-1).sum())
+        outside = int(((z < template[0]) | (z > template[1])).any(-1).sum())
         if outside:
             raise ValueError(f"{outside} of {n} draws of the sampler are outside the declared bounds; widen them.")
         return z.detach()
@@ -246,9 +248,9 @@ class PerturbationEnvironment(Environment):
     def ball(cls, radius: float, bounds: Tensor, num_points: int = 64, seed: int = 0) -> PerturbationEnvironment:
         """Make the Euclidean ball around x, within the box, as in StableOpt (Bogunovic et al. 2018).
 
-        The points are the centre and Sobol directions. Half of these have the full radius, where minima of smooth
+        The points are the center and Sobol directions. Half of these have the full radius, where minima of smooth
         functions mostly are; the others are spread over the inside. In one dimension they are an even grid, which
-        contains the centre if ``num_points`` is odd. The radius is in units of x, and the bounds fix dtype and device.
+        contains the center if ``num_points`` is odd. The radius is in units of x, and the bounds fix dtype and device.
         ``ValueError`` if the radius is not positive, ``num_points`` < 2, or the bounds are no box ``2 x d_x``.
         """
         check_positive(radius=radius)
@@ -299,7 +301,7 @@ def _check_points(name: str, z: Tensor) -> Tensor:
 
 
 def _check_probabilities(p: Tensor | None, z: Tensor | None) -> Tensor | None:
-    """The normalised probabilities, or None if they are all equal."""
+    """The normalized probabilities, or None if they are all equal."""
     if p is None:
         return None
     check_tensor("probabilities", p, floating=False)

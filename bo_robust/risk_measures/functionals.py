@@ -5,7 +5,7 @@ l <= f <= u at every point it derives bounds on F(f) and the points worth observ
 
 - Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes" (ICML 2021), V-UCB:
   VaR(l) <= VaR(f) <= VaR(u) (Lemma 2). A **lacing value** (Definition 1) is a z of the support with l(z) <= VaR(l) and
-  u(z) >= VaR(u). It always exists (Theorem 1). If x maximises VaR(u), its regret is at most
+  u(z) >= VaR(u). It always exists (Theorem 1). If x maximizes VaR(u), its regret is at most
   u(z) - l(z) = 2 w sigma(x, z) with the width w (Lemma 3).
 - Nguyen, Dai, Low & Jaillet, "Optimizing Conditional Value-At-Risk of Black-Box Functions" (NeurIPS 2021): CVaR is the
   mean of VaR over all lower levels. Observe a lacing value of the level with the largest gap.
@@ -285,8 +285,8 @@ def as_functional(functional: Any) -> Functional:
         return ValueAtRisk(float(functional))
     if isinstance(functional, str | Mapping):
         spec = {"kind": functional} if isinstance(functional, str) else functional
-        made: Functional = specs.build(spec, FUNCTIONALS, {}, "functional")
-        return made
+        built: Functional = specs.build(spec, FUNCTIONALS, {}, "functional")
+        return built
     raise ValueError(f"functional must be one of bo_robust.risk_measures or an alpha, got {quoted(functional)}.")
 
 

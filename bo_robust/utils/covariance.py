@@ -54,6 +54,11 @@ def distances_by_differences(X1: Tensor, X2: Tensor) -> Tensor:
     return squares.sqrt_()
 
 
+def squared_exponential_(square: Tensor) -> Tensor:
+    """exp(-square / 2) of squared distances in units of the lengthscale, in place."""
+    return square.mul_(-0.5).exp_()
+
+
 class _Stationary:
     lengthscale: float | tuple[float, ...]
     outputscale: float
@@ -86,7 +91,7 @@ class SquaredExponential(_Stationary):
 
     def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
         """The matrix of k(x, x')."""
-        out = _distance(X1, X2, self.lengthscale).square_().mul_(-0.5).exp_()
+        out = squared_exponential_(_distance(X1, X2, self.lengthscale).square_())
         return out if self.outputscale == 1.0 else out.mul_(self.outputscale)
 
 

@@ -14,7 +14,7 @@ QUOTED = 80  # characters of a value that an error repeats
 
 
 def quoted(value: Any) -> str:
-    """The value on one line as errors repeat it, cut where it is long; what is cut off is never written out."""
+    """The value on one line for an error message; a long value is cut before it is written out."""
     try:
         text = repr(value[: QUOTED + 1]) if isinstance(value, str) else _SHORT.repr(value)
     except ValueError:  # Python writes no whole number of more than 4300 digits
@@ -52,10 +52,10 @@ def check_tensor(name: str, x: Any, floating: bool = True) -> None:
         raise ValueError(f"{name} must be floating point, float32 or float64, got {x.dtype}; convert with .double().")
 
 
-def check_schedule(role: str, example: str, given: Any) -> None:
-    """Raise ``ValueError`` unless ``given`` can be called with a round; the message names an ``example``."""
-    if isinstance(given, type) or not callable(given):
-        raise ValueError(f"{role} must be a schedule, such as {example}, got {quoted(given)}.")
+def check_schedule(role: str, example: str, schedule: Any) -> None:
+    """Raise ``ValueError`` unless ``schedule`` can be called with a round; the message names an ``example``."""
+    if isinstance(schedule, type) or not callable(schedule):
+        raise ValueError(f"{role} must be a schedule, such as {example}, got {quoted(schedule)}.")
 
 
 def check_positive(**values: float) -> None:
@@ -109,11 +109,11 @@ def check_finite(name: str, x: Tensor) -> None:
         raise ValueError(f"{name} has {bad} NaN or infinite entries of {x.numel()}; remove or repair them first.")
 
 
-def check_like(name: str, x: Tensor, owner: str, like: Tensor, advice: str = "convert one of them") -> None:
-    """Raise ``ValueError`` unless ``x`` has the dtype and device of ``like``, which belongs to ``owner``."""
+def check_like(name: str, x: Tensor, owner: str, template: Tensor, advice: str = "convert one of them") -> None:
+    """Raise ``ValueError`` unless ``x`` has the dtype and device of ``template``, which belongs to ``owner``."""
     check_tensor(name, x, floating=False)
-    if (x.dtype, x.device) != (like.dtype, like.device):
-        raise ValueError(f"{name} is {x.dtype} on {x.device}, {owner} {like.dtype} on {like.device}; {advice}.")
+    if (x.dtype, x.device) != (template.dtype, template.device):
+        raise ValueError(f"{name} is {x.dtype} on {x.device}, {owner} {template.dtype} on {template.device}; {advice}.")
 
 
 def check_kernel_matrix(K: Tensor, tol: float = 1e-8) -> None:

@@ -56,7 +56,7 @@ def wait_for(x: Tensor) -> None:
 def all_numbers(mean: Tensor, variance: Tensor) -> Tensor:
     """Whether mean and variance (``s x n``) are numbers at all arms of a trial, ``s`` bool.
 
-    Some are none after an overflow, or where rounding is as large as the posterior. No reward then counts as observed.
+    NaN comes from overflow, or from rounding as large as the posterior. No reward then counts as observed.
     """
     # No sum and no product of finite numbers is infinite but by overflow: then look again.
     if not on_cuda(mean) and math.isfinite(np.vdot(mean.numpy(), variance.numpy())):

@@ -29,7 +29,7 @@ def spread(uniform: Tensor, n: int) -> Tensor:
     Some rules need a number per arm, but a round provides only one per trial. Its bits seed SplitMix64 (Steele, Lea &
     Flood 2014). The numbers are the same on every device. Uniforms that differ by 2^-53 give unrelated rows.
     """
-    # The first constant keeps the seeds of neighbouring uniforms apart; the other three are those of SplitMix64.
+    # The first constant keeps the seeds of neighboring uniforms apart; the other three are those of SplitMix64.
     index: Any = torch.arange(1, n + 1, device=uniform.device)
     seed: Any = (uniform.double() * 2.0**53).long()
     if not on_cuda(uniform):  # NumPy is 1.3 to 2.1 times as fast, from 20 x 100 numbers on

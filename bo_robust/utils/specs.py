@@ -38,8 +38,8 @@ def build(spec: Any, registry: Mapping[str, Callable[..., Any]], context: Mappin
     kind = kind_of(spec, role)
     if kind not in registry:
         raise SpecError(f"unknown {role} {quoted(kind)}; {nearest(kind, registry)}")
-    made, what = registry[kind], f"{role} {kind!r}"
-    parameters, hints = inspect.signature(made).parameters, typing.get_type_hints(made)
+    factory, what = registry[kind], f"{role} {kind!r}"
+    parameters, hints = inspect.signature(factory).parameters, typing.get_type_hints(factory)
     options = {key: value for key, value in spec.items() if key != "kind"}
     for key in options:
         if key not in parameters:
@@ -53,7 +53,7 @@ def build(spec: Any, registry: Mapping[str, Callable[..., Any]], context: Mappin
     if missing := [repr(key) for key in required if key not in options]:
         raise SpecError(f"{what} needs {' and '.join(missing)}, which must be given.")
     try:
-        return made(**options)
+        return factory(**options)
     except (ValueError, TypeError, OverflowError) as error:
         raise SpecError(f"{what}: {error}") from None
 
@@ -75,8 +75,8 @@ def nearest(name: Any, valid: Iterable[Any]) -> str:
     """Make a hint such as ``did you mean 'tgp-ucb'? (one of: ...)``; case and hyphens do not count."""
     options = sorted(str(v) for v in valid)
     by_letters = {_letters(option): option for option in options}
-    given = _letters(name if isinstance(name, str) else quoted(name))
-    close = difflib.get_close_matches(given, by_letters, n=1, cutoff=0.5)
+    letters = _letters(name if isinstance(name, str) else quoted(name))
+    close = difflib.get_close_matches(letters, by_letters, n=1, cutoff=0.5)
     listed = f"one of: {', '.join(options)}"
     return f"did you mean {by_letters[close[0]]!r}? ({listed})" if close else f"choose {listed}"
 

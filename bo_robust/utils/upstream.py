@@ -122,7 +122,7 @@ def drop_prediction_strategy(model: Any) -> None:
 
 @contextmanager
 def second_prediction_strategy(model: Any, kept: MutableMapping[Any, Any]) -> Iterator[None]:
-    """Predict by another strategy than the model's, which is ``kept`` by it from one time to the next."""
+    """Predict by a second strategy beside the model's own, which ``kept`` holds between calls."""
     first = model.prediction_strategy
     model.prediction_strategy = kept.get(first)
     try:

@@ -165,7 +165,7 @@ torch.manual_seed(0)
 old = measure(torch.rand(500, 2, dtype=torch.float64))[:, 0]
 constants = propose_constants(old)
 print(f"v {constants.moment_bound:.3g}, alpha {constants.alpha:.3g}, lambda {constants.noise_var:.3g}", end="")
-print(f" of (y - {constants.centre:.3g}) / {constants.scale:.3g}")
+print(f" of (y - {constants.center:.3g}) / {constants.scale:.3g}")
 
 # %% [markdown]
 # Data rows are rounds: row t is truncated at its own level b_t. The width is that of Srinivas et al. with its square
@@ -180,7 +180,7 @@ def truncated(X, Y):
     """TGP-UCB's model, with the right lengthscale."""
     kernel = RBFKernel().double()
     kernel.lengthscale = 0.25
-    scaled = (Y - constants.centre) / constants.scale
+    scaled = (Y - constants.center) / constants.scale
     return TruncatedGP(X, scaled, level, noise_var=constants.noise_var, covar_module=kernel)
 
 

@@ -12,13 +12,13 @@ from bo_robust.acquisition import GPUCB, EliminationUCB, eliminate
 from bo_robust.bandits import HEGPUCB, CandidateAlgorithm
 from bo_robust.bandits.elimination_algorithm import eliminations
 from bo_robust.bandits.posteriors.candidates import candidate_kernel
-from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, SelfNormalisedWidth
+from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, SelfNormalizedWidth
 from bo_robust.models import Candidate, CandidateEnsemble
 from bo_robust.utils.covariance import SquaredExponential
 from tests.problems import gp_of_candidate, rand, rbf
 
 NOISE_VAR, DELTA = 0.01, 0.1
-WIDTH = SelfNormalisedWidth(1.0, 0.1, 0.05)
+WIDTH = SelfNormalizedWidth(1.0, 0.1, 0.05)
 KINDS = [
     {"kernel": "rbf", "lengthscale": 0.3, "noise_var": NOISE_VAR},
     {"kernel": "matern", "lengthscale": 0.2, "noise_var": 0.02},
@@ -121,7 +121,7 @@ class TestEliminationUCB:
         model, pending = make(tkwargs), rand(tkwargs, 2, 2, seed=3)
         build = get_acqf_input_constructor(EliminationUCB)
         ignored = {"training_data": None, "bounds": None, "objective": None, "X_baseline": None}
-        spec = {"kind": "self_normalised", "norm_bound": 1.0, "noise_scale": 0.1}
+        spec = {"kind": "self_normalized", "norm_bound": 1.0, "noise_scale": 0.1}
         inputs = build(model=model, **ignored, X_pending=pending, width=spec, noise_scale=0.1, delta=0.1)
         acqf = EliminationUCB(**inputs)
         assert torch.equal(acqf.X_pending, pending)
@@ -135,8 +135,8 @@ def test_the_test_is_that_over_arms(tkwargs, width, num_initial):
     arms = torch.linspace(0, 1, n, **tkwargs).unsqueeze(-1)
     width = {
         "t": BayesianFiniteWidth(n, DELTA),
-        "gain": SelfNormalisedWidth(1.0, noise_scale, DELTA / 2),
-        "each": (ConstantWidth(1.0), SelfNormalisedWidth(0.5, noise_scale, DELTA / 2), ConstantWidth(3.0)),
+        "gain": SelfNormalizedWidth(1.0, noise_scale, DELTA / 2),
+        "each": (ConstantWidth(1.0), SelfNormalizedWidth(0.5, noise_scale, DELTA / 2), ConstantWidth(3.0)),
     }[width]
     matrices = candidate_kernel([SquaredExponential(0.15), SquaredExponential(0.15), SquaredExponential(0.6)], arms)
     U = hills()

@@ -49,7 +49,7 @@ def test_widths_from_specs(model):
         assert torch.equal(build(model, **{"width": spec} | options).width, expected)
     # Widths without a delta do not get one.
     assert float(build(model, width={"kind": "constant", "value": 2.0}).width) == 2.0
-    assert build(model, width={"kind": "randomised", "num_arms": 4}).width > 0
+    assert build(model, width={"kind": "randomized", "num_arms": 4}).width > 0
     with pytest.raises(TypeError, match="beta"):
         build(model, width={"kind": "constant", "value": 1.0}, beta=0.2)
 

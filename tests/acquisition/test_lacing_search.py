@@ -73,7 +73,7 @@ def test_finds_the_edge_of_the_lacing_set(tkwargs):
 
 
 def test_stays_in_the_box_where_the_density_rises_beyond_it(tkwargs):
-    """All data are at z <= 0.4 and widths large, so that lacing values are those towards the edge z = 0.75."""
+    """All data are at z <= 0.4 and widths large, so that lacing values are those toward the edge z = 0.75."""
     box = torch.tensor([[0.25], [0.75]], **tkwargs)
     environment = ContinuousEnvironment(box, Normal(box.new_tensor(1.0), 0.25), num_points=16)
     X = rand(tkwargs, 14, 2)

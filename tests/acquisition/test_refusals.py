@@ -23,7 +23,7 @@ from bo_robust.acquisition import (
     search_lacing_value,
 )
 from bo_robust.acquisition.lnso import climb
-from bo_robust.confidence import ConstantWidth, RKHSWidth, SelfNormalisedWidth
+from bo_robust.confidence import ConstantWidth, RKHSWidth, SelfNormalizedWidth
 from bo_robust.models import CandidateEnsemble, candidate
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
 from bo_robust.risk_measures.functionals import CVaR
@@ -34,7 +34,7 @@ Y = X.sum(-1, keepdim=True)
 Z = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64)
 BOX = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
 WIDTH = ConstantWidth(2.0)
-NORM = SelfNormalisedWidth(1.0, 0.1, 0.05)
+NORM = SelfNormalizedWidth(1.0, 0.1, 0.05)
 CHOSEN = torch.zeros(4, dtype=torch.long)
 MINUS = ScalarizedPosteriorTransform(torch.tensor([-1.0], dtype=torch.float64))
 SUM = ScalarizedPosteriorTransform(torch.ones(2).double())
@@ -112,7 +112,7 @@ REFUSALS = [
     ("maximize", lambda: EliminationUCB(ensemble(), eliminate(ensemble()), MINUS)),
     *(("elimination", lambda o=o: risk(model=ensemble(), **o)) for o in ({"elimination": LEFT}, {"width": None})),
     (
-        "maximised",
+        "maximized",
         lambda: StableOpt(ensemble(), FiniteEnvironment(Z), elimination=eliminate(ensemble(), maximize=False)),
     ),
     # value at risk

@@ -5,7 +5,7 @@ from bo_robust.acquisition import StableOpt, ValueAtRiskUCB, eliminate, recommen
 from bo_robust.bandits import HEStableOpt
 from bo_robust.bandits.elimination_algorithm import eliminations
 from bo_robust.bandits.posteriors.candidates import candidate_kernel
-from bo_robust.confidence import BayesianFiniteWidth, SelfNormalisedWidth
+from bo_robust.confidence import BayesianFiniteWidth, SelfNormalizedWidth
 from bo_robust.models import CandidateEnsemble, candidate
 from bo_robust.risk_measures.environments import FiniteEnvironment
 from bo_robust.risk_measures.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
@@ -40,7 +40,7 @@ def run_test(model, width=WIDTH, **options):
 
 
 @pytest.mark.filterwarnings("ignore:every candidate failed")
-@pytest.mark.parametrize("width", [WIDTH, SelfNormalisedWidth(0.5, 0.1, 0.05)], ids=["bayesian", "gain"])
+@pytest.mark.parametrize("width", [WIDTH, SelfNormalizedWidth(0.5, 0.1, 0.05)], ids=["bayesian", "gain"])
 def test_stable_opt_is_he_stable_opt_over_arms(tkwargs, width):
     """Designs, conditions, who chose either, both tests, and who is active after them, round by round."""
     rounds, uniform = 30, torch.zeros(1, **tkwargs)

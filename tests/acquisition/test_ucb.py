@@ -9,7 +9,7 @@ from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.transforms.input import Normalize
 
 from bo_robust.acquisition import GPUCB, ucb
-from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPWidth
+from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomizedWidth, SelfNormalizedWidth, TGPWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.models import TruncatedGP
 from tests.problems import rand, rbf
@@ -36,7 +36,7 @@ def test_round_and_information_gain_reach_the_width(tkwargs, monkeypatch):
     acqf = GPUCB(model, FiniteWidth(num_arms=10, delta=0.1), t=3)
     assert float(acqf.width) == pytest.approx(math.sqrt(2 * math.log(10 * 9 * math.pi**2 / 0.6)))
     assert not calls  # the width does not depend on the gain
-    acqf = GPUCB(model, SelfNormalisedWidth(norm_bound=2.0, noise_scale=0.5, delta=0.1))
+    acqf = GPUCB(model, SelfNormalizedWidth(norm_bound=2.0, noise_scale=0.5, delta=0.1))
     assert len(calls) == 1
     gain = float(model.information_gain)
     assert float(acqf.width) == pytest.approx(2 + 0.5 * math.sqrt(2 * (gain + 1 + math.log(10))), abs=1e-10)
@@ -66,10 +66,10 @@ def test_a_model_that_moves_alone_is_refused(tkwargs):
 
 def test_random_numbers_are_drawn_only_for_widths_that_use_them(tkwargs):
     model, before = make(tkwargs), torch.get_rng_state()
-    for width in (ConstantWidth(2.0), SelfNormalisedWidth(norm_bound=1.0, noise_scale=1.0, delta=0.1)):
+    for width in (ConstantWidth(2.0), SelfNormalizedWidth(norm_bound=1.0, noise_scale=1.0, delta=0.1)):
         GPUCB(model, width)
         assert torch.equal(torch.get_rng_state(), before)
-    width = RandomisedWidth(num_arms=50)
+    width = RandomizedWidth(num_arms=50)
     drawn = GPUCB(model, width).width
     torch.set_rng_state(before)
     uniform = torch.rand((), dtype=torch.float64)  # one number, as drawn from the global generator

@@ -19,7 +19,7 @@ from bo_robust.bandits import (
 )
 from bo_robust.bandits.baselines import incumbent, log_expected_improvement
 from bo_robust.bandits.posteriors.arms import ArmKernel
-from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, information_gain
+from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomizedWidth, information_gain
 from bo_robust.confidence.truncation import RULES, TGPTruncation
 from tests.bandits.naive import exact
 from tests.bandits.problems import N, draw_from_prior, kernel, run_rounds, table
@@ -55,7 +55,7 @@ def test_truncated_rewards_written_out(rule, device):
 
 def test_irgp_width_is_that_of_the_uniforms(device):
     """Whose law is tested with the widths."""
-    width, u = RandomisedWidth(N), torch.tensor([0.1, 0.9], dtype=torch.float64, device=device)
+    width, u = RandomizedWidth(N), torch.tensor([0.1, 0.9], dtype=torch.float64, device=device)
     algorithm = IRGPUCB(width)
     assert torch.equal(algorithm.select(algorithm.init(kernel(device), 0.1, 2), u).width, width(1, uniform=u))
 

@@ -9,7 +9,7 @@ from bo_robust.bandits import ATAGPUCB
 from bo_robust.bandits.posteriors import reward_lists, whitening
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
-from bo_robust.confidence import ATAFourierWidth, ATANystromWidth, ConstantWidth, PublishedATAWidth, RandomisedWidth
+from bo_robust.confidence import ATAFourierWidth, ATANystromWidth, ConstantWidth, PublishedATAWidth, RandomizedWidth
 from bo_robust.confidence.truncation import (
     ATAFourierTruncation,
     ATANystromTruncation,
@@ -148,7 +148,7 @@ def test_redraw_schedule(redraw, rounds, monkeypatch, device):
 @pytest.mark.parametrize(
     "algorithm",
     [
-        ATAGPUCB(RandomisedWidth(40), TGPTruncation(0.05, 0.7), FourierFeatures(0.2, 10, BOX), root, rule)
+        ATAGPUCB(RandomizedWidth(40), TGPTruncation(0.05, 0.7), FourierFeatures(0.2, 10, BOX), root, rule)
         for root in whitening.ROOTS
         for rule in ("zero", "clip")
     ],

@@ -7,13 +7,13 @@ from bo_robust.bandits import CandidateAlgorithm
 from bo_robust.bandits.a_gp_ucb import AGPUCB
 from bo_robust.bandits.expected_ucb import ExpectedUCB
 from bo_robust.bandits.posteriors.candidates import candidate_kernel
-from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
+from bo_robust.confidence import ConstantWidth, SelfNormalizedWidth
 from bo_robust.utils.covariance import SquaredExponential
 from tests.bandits.problems import go_on
 
 LENGTHSCALES = (0.05, 0.4, 0.15)
 N, S, ROUNDS = 25, 3, 20
-WIDTH = SelfNormalisedWidth(1.0, 0.3, 0.05)
+WIDTH = SelfNormalizedWidth(1.0, 0.3, 0.05)
 
 
 def world(device):

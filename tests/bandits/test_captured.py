@@ -26,7 +26,7 @@ from bo_robust.bandits import (
 )
 from bo_robust.bandits.captured import captured_rounds, cuda_graph, why_not
 from bo_robust.bandits.posteriors import arms as arm_states
-from bo_robust.confidence import ConstantWidth, FiniteWidth, LogWidth, RandomisedWidth, SelfNormalisedWidth, TGPWidth
+from bo_robust.confidence import ConstantWidth, FiniteWidth, LogWidth, RandomizedWidth, SelfNormalizedWidth, TGPWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.risk_measures.functionals import CVaR
 from tests.bandits.problems import READS, N, begin, kernel, table
@@ -35,8 +35,8 @@ TRIALS, ROUNDS, BLOCK = 3, 118, 32
 LEVEL = TGPTruncation(1.0, 1.0)
 ALGORITHMS = {
     "gp-ucb": GPUCB(FiniteWidth(N, 0.1)),
-    "gp-ucb, realised gain": GPUCB(SelfNormalisedWidth(1.0, 0.3, 0.1)),
-    "irgp-ucb": IRGPUCB(RandomisedWidth(N)),
+    "gp-ucb, realised gain": GPUCB(SelfNormalizedWidth(1.0, 0.3, 0.1)),
+    "irgp-ucb": IRGPUCB(RandomizedWidth(N)),
     "tgp-ucb": TGPUCB(TGPWidth(1.0, 4.0, 1.0, 0.1, 0.1), LEVEL),
     "tgp-ucb, clipped": TGPUCB(LogWidth(), LEVEL, "clip"),
     "v-ucb": VUCB(LogWidth(), 0.3, 5, (0.1, 0.2, 0.4, 0.2, 0.1), "uniform"),
@@ -267,7 +267,7 @@ class Greedy(GPUCB):
         return Selection(state.posterior.mean.argmax(1))
 
 
-class Growing(SelfNormalisedWidth):
+class Growing(SelfNormalizedWidth):
     needs = frozenset({"information_gain"})
 
     def _at(self, t, gain, uniform):

@@ -8,7 +8,7 @@ from bo_robust.bandits.he_stable_opt import HEStableOpt
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.bandits.stable_opt import StableOpt
-from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
+from bo_robust.confidence import ConstantWidth, SelfNormalizedWidth
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from tests.bandits.problems import go_on
 
@@ -22,7 +22,7 @@ def world(device, s=3):
     return points, torch.sin(6 * points).sum(-1), noise
 
 
-@pytest.mark.parametrize("width", [ConstantWidth(1.5), SelfNormalisedWidth(1.0, 0.1, 0.05)], ids=["constant", "gain"])
+@pytest.mark.parametrize("width", [ConstantWidth(1.5), SelfNormalizedWidth(1.0, 0.1, 0.05)], ids=["constant", "gain"])
 def test_one_candidate_is_stable_opt(width, device):
     """Whose recommendation is the design of largest worst case among those queried."""
     points, f, noise = world(device)

@@ -16,7 +16,7 @@ from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.bandits.posteriors.elimination import check_elimination
 from bo_robust.bandits.posteriors.streams import ArmStream
 from bo_robust.bandits.posteriors.whitening import FeatureTable
-from bo_robust.confidence import ConstantWidth, RKHSWidth, SelfNormalisedWidth
+from bo_robust.confidence import ConstantWidth, RKHSWidth, SelfNormalizedWidth
 from bo_robust.confidence.truncation import ATANystromTruncation, NoTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
@@ -118,7 +118,7 @@ REFUSALS = [
     ("2 widths", lambda: start(bandits.HEGPUCB((WIDTH, WIDTH), 0.1, 0.1), THREE)),
     *(
         ("Divide", lambda w=w: start(bandits.HEGPUCB(w, 0.1, 0.1), candidates.candidate_kernel([K, 4.0 * K])))
-        for w in (SelfNormalisedWidth(1.0, 0.1, 0.05), (WIDTH, RKHSWidth(1.0, 0.1)))
+        for w in (SelfNormalizedWidth(1.0, 0.1, 0.05), (WIDTH, RKHSWidth(1.0, 0.1)))
     ),
     ("noise_var", lambda: start(bandits.HEGPUCB(WIDTH, 0.1, 0.1), noise_var=torch.ones(2, 2))),
     # pairs of a design and a condition

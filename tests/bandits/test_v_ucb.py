@@ -9,7 +9,7 @@ from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.stable_opt import StableOpt
 from bo_robust.bandits.v_ucb import VUCB
-from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
+from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth, RandomizedWidth, SelfNormalizedWidth
 from bo_robust.risk_measures.environments import FiniteEnvironment
 from bo_robust.risk_measures.functionals import CVaR, Mean, WorstCase
 from bo_robust.utils.covariance import SquaredExponential
@@ -42,7 +42,7 @@ def regret_bound(posterior, selection):
     return 2.0 * selection.width * posterior.variance.gather(1, selection.arms[:, None])[:, 0].sqrt()
 
 
-@pytest.mark.parametrize("width", [FiniteWidth(40, 0.1), SelfNormalisedWidth(1.0, 0.2, 0.1), RandomisedWidth(40)])
+@pytest.mark.parametrize("width", [FiniteWidth(40, 0.1), SelfNormalizedWidth(1.0, 0.2, 0.1), RandomizedWidth(40)])
 @pytest.mark.parametrize("probabilities", [None, P])
 def test_small_alpha_is_stable_opt(tkwargs, width, probabilities):
     f, noise, uniforms = table(tkwargs, 6, 40)

@@ -86,11 +86,11 @@ def row(method, regret, problem="levy2", regime="10% 10sd either", seed=0):
 
 
 @pytest.fixture
-def summarised(capsys):
+def summarized(capsys):
     """The lines of the report, by name."""
 
     def of(rows, seeds):
-        summary.summarise(rows, range(seeds))
+        summary.summarize(rows, range(seeds))
         return {line["name"]: line for line in map(json.loads, capsys.readouterr().out.splitlines())}
 
     return of
@@ -106,9 +106,9 @@ def made():
     return rows
 
 
-def test_the_report_is_the_arithmetic_of_its_rows(summarised):
+def test_the_report_is_the_arithmetic_of_its_rows(summarized):
     of_settings = [row(method, 9.0, SETTINGS[0]) for method in ("SingleTaskGP", "RobustGP", "known")]
-    lines = summarised([*made(), *of_settings], 2)
+    lines = summarized([*made(), *of_settings], 2)
     ours = lines["10% 10sd either: RobustGP against SingleTaskGP"]
     assert ours["value"] == pytest.approx(-1.0)
     assert ours["detail"]["pairs"] == 3  # without the function of settings
@@ -119,19 +119,19 @@ def test_the_report_is_the_arithmetic_of_its_rows(summarised):
     assert lines["10% 10sd either: RCGP against SingleTaskGP"]["value"] == pytest.approx(math.log10(0.5), rel=1e-3)
 
 
-def test_late_warnings_of_bad_ends_are_counted(summarised):
+def test_late_warnings_of_bad_ends_are_counted(summarized):
     regime = "30% 10sd either"
     regrets = {"SingleTaskGP": 1.0, "known": 0.01, "RobustGP": 0.9}
     rows = [row(method, regret, regime=regime, seed=s) for method, regret in regrets.items() for s in range(4)]
     name = "30% outliers: RobustGP, share of what knowing them gains"
     for warned, late in ((None, 0), (20, 0), (38, 4)):
         cells = [r | {"warned": warned} for r in rows]
-        line = summarised(cells, 4)[name]
+        line = summarized(cells, 4)[name]
         assert line["detail"]["runs that end above .5 sd"] == 4
         assert line["detail"]["of them with a warning"] == late
 
 
-def test_every_faulty_regime_weighs_alike(summarised):
+def test_every_faulty_regime_weighs_alike(summarized):
     """Half of the gain at one regime, all of it at the others; a seed that lacks a regime does not count."""
     faulty = [name for name, regime in REGIMES.items() if regime and "share" in regime]
     rows = [row("RobustGP", 0.1 if regime == faulty[0] else 0.01, regime=regime) for regime in faulty]
@@ -143,7 +143,7 @@ def test_every_faulty_regime_weighs_alike(summarised):
     rows += [row(method, 1.0, regime=faulty[0], seed=1) for method in ("SingleTaskGP", "RobustGP")] + [
         row("known", 0.001, regime=faulty[0], seed=1)
     ]
-    lines = summarised(rows, 2)
+    lines = summarized(rows, 2)
     share = lines["every regime with outliers: RobustGP, share of what knowing the outliers gains"]
     assert share["detail"]["pairs"] == len(faulty) == 7
     assert share["value"] == pytest.approx(1.0 - 0.5 / 7, rel=1e-3)
@@ -191,17 +191,17 @@ def test_leave_one_out_is_that_of_the_rows_left():
         assert var[i].item() == pytest.approx((K[i, i] - solved @ K[rest, i]).item())
 
 
-def test_rcgp_minimises_the_generalised_bayes_loss():
+def test_rcgp_minimizes_the_generalized_bayes_loss():
     """It sums w^2 s^2 + 2 d(w^2 s)/dy, s = (f - y) / sigma^2, w^2 = sigma^2 / 2 / (1 + r^2 / c^2), with the prior."""
     torch.manual_seed(1)
     X = torch.rand(6, 2, dtype=torch.float64)
     K = torch.exp(-torch.cdist(X, X).square()) + 1e-6 * torch.eye(6, dtype=torch.float64)
-    y, centre = 3.0 * torch.randn(6, dtype=torch.float64), torch.randn(6, dtype=torch.float64)
+    y, center = 3.0 * torch.randn(6, dtype=torch.float64), torch.randn(6, dtype=torch.float64)
     c_sq, noise_var = torch.rand(6, dtype=torch.float64) + 0.2, torch.tensor(0.3, dtype=torch.float64)
-    target, noises = rcgp.reweighted(y, centre, c_sq, noise_var)
+    target, noises = rcgp.reweighted(y, center, c_sq, noise_var)
     mean = (K @ torch.linalg.solve(K + torch.diag(noises), target)).requires_grad_()
     readings = y.clone().requires_grad_()
-    weight_sq = 0.5 * noise_var / (1.0 + (readings - centre).square() / c_sq)
+    weight_sq = 0.5 * noise_var / (1.0 + (readings - center).square() / c_sq)
     score = (mean - readings) / noise_var
     (slope,) = torch.autograd.grad((weight_sq * score).sum(), readings, create_graph=True)
     loss = (weight_sq * score.square() + 2.0 * slope).sum() + 0.5 * mean @ torch.linalg.solve(K, mean)
@@ -216,9 +216,9 @@ def test_rcgp_forgets_an_outlier_and_is_the_gp_of_its_targets():
     wild = Y.clone()
     wild[7] += 50.0
     model = rcgp.rcgp(X, wild).eval()
-    centre, scale = rcgp.robust_units(wild)
+    center, scale = rcgp.robust_units(wild)
     other = rcgp.robust_units(Y)
-    gap = (model.posterior(X).mean * scale + centre) - (clean * other[1] + other[0])
+    gap = (model.posterior(X).mean * scale + center) - (clean * other[1] + other[0])
     assert gap.abs().max() < 0.2
     assert model.likelihood.noise[7] > 100.0 * model.likelihood.noise.median()
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bo_robust import confidence
-from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, gp_ucb_regret_bound, propose_constants
+from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomizedWidth, gp_ucb_regret_bound, propose_constants
 from bo_robust.confidence import information_gain as gains
 from bo_robust.confidence.candidate_widths import check_number, check_unit_scale
 from bo_robust.confidence.truncation import (
@@ -26,14 +26,14 @@ CURVES = (gains.greedy, gains.greedy_bound)
 REFUSALS = [
     # widths
     *(("num_arms", lambda n=n: FiniteWidth(n, 0.1)) for n in (2.5, "ten", None, math.inf)),
-    ("num_arms", lambda: RandomisedWidth(1)),
+    ("num_arms", lambda: RandomizedWidth(1)),
     *(("delta", lambda d=d: FiniteWidth(5, d)) for d in ("0.1", np.array([0.1, 0.2]))),
     *(("value", lambda v=v: ConstantWidth(v)) for v in (-1.0, "2")),
     ("scale", lambda: ConstantWidth(1.0, scale=0.0)),
     *(("t", lambda t=t: ConstantWidth(1.0)(t)) for t in (0, "1")),
-    ("norm_bound", lambda: confidence.SelfNormalisedWidth(None, 1.0, 0.1)),
+    ("norm_bound", lambda: confidence.SelfNormalizedWidth(None, 1.0, 0.1)),
     ("epsilon", lambda: confidence.BKBWidth(1.0, 1.0, 1.0, 0.1, 1.0)),
-    *(("uniform", lambda a=a: RandomisedWidth(5)(*a)) for a in ((1,), (1, 0.0, 1.0))),
+    *(("uniform", lambda a=a: RandomizedWidth(5)(*a)) for a in ((1,), (1, 0.0, 1.0))),
     ("2 widths", lambda: check_number((ConstantWidth(1.0),) * 2, 3)),
     *(
         ("large", lambda w=w: check_unit_scale(w, ["small", "large"], torch.tensor([[1.0], [4.0]]).__getitem__))

@@ -41,7 +41,7 @@ def test_batch_equals_singles(device):
 
 
 def test_gp_ucb_stays_below_the_bound():
-    """Cumulative regret of dense GP-UCB on GP samples, against the bound with gamma replaced by the realised
+    """Cumulative regret of dense GP-UCB on GP samples, against the bound with gamma replaced by the realized
     gain (sharpest) and by the greedy bound on gamma_T (a priori)."""
     n, T, noise_var, delta = 15, 25, 0.1, 0.1
     g = torch.Generator().manual_seed(1)
@@ -63,7 +63,7 @@ def test_gp_ucb_stays_below_the_bound():
             regret.append(float(f.max() - f[choice]))
             y.append(float(f[choice] + noise_var**0.5 * torch.randn((), dtype=torch.float64, generator=g)))
         cumulative = torch.tensor(regret, dtype=torch.float64).cumsum(0)
-        realised = ig.increments(torch.tensor(variances, dtype=torch.float64), noise_var).cumsum(0)
-        sharpest = gp_ucb_regret_bound(widths, realised, noise_var)
+        realized = ig.increments(torch.tensor(variances, dtype=torch.float64), noise_var).cumsum(0)
+        sharpest = gp_ucb_regret_bound(widths, realized, noise_var)
         assert (cumulative <= sharpest).all()
         assert (sharpest <= greedy).all()

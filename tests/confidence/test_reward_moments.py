@@ -22,7 +22,7 @@ def signs(rng, n=N):
 def test_constant_magnitudes_by_hand():
     # Median 7 and MAD 3; no tail, as the largest are equal; every block mean is 1.
     found = propose_constants(7.0 + 3.0 * np.tile([-1.0, 1.0], 50))
-    assert (found.centre, found.scale, found.tail_index, found.alpha) == (7.0, 3.0, math.inf, 1.0)
+    assert (found.center, found.scale, found.tail_index, found.alpha) == (7.0, 3.0, math.inf, 1.0)
     assert found.moment_bound == pytest.approx(2.0)
     assert found.noise_var == pytest.approx(100 / 99)
     assert found.truncation == TGPTruncation(found.moment_bound, 1.0)
@@ -47,7 +47,7 @@ def test_no_power_tail_means_finite_variance(tail):
 
 def test_gaussian_rewards():
     found = propose_constants(50.0 + 3.0 * np.random.default_rng(14).standard_normal(20_000))
-    assert found.centre == pytest.approx(50.0, abs=0.1)
+    assert found.center == pytest.approx(50.0, abs=0.1)
     assert found.scale == pytest.approx(3.0 / SIGMA, rel=0.02)
     assert found.alpha == 1.0
     assert found.moment_bound == pytest.approx(2.0 * SIGMA**2, rel=0.05)
@@ -60,7 +60,7 @@ def test_noise_var_is_that_of_clipped_rewards():
     found = propose_constants(y)
     assert 0.05 < found.alpha < 0.5
     b = 2.0 * found.truncation(1)
-    assert found.noise_var == pytest.approx(np.clip((y - found.centre) / found.scale, -b, b).var(ddof=1))
+    assert found.noise_var == pytest.approx(np.clip((y - found.center) / found.scale, -b, b).var(ddof=1))
 
 
 def test_alpha_seldom_exceeds_what_has_a_moment():
@@ -76,7 +76,7 @@ def test_units_and_containers_do_not_matter():
     arms = np.repeat(["a", "b", "c"], 200)
     found = propose_constants(y, arms)
     other = propose_constants(pd.Series(-7.0 + 64.0 * y), pd.Series(arms, index=range(600, 1200)))
-    assert other.centre == pytest.approx(64.0 * found.centre - 7.0)
+    assert other.center == pytest.approx(64.0 * found.center - 7.0)
     assert other.scale == pytest.approx(64.0 * found.scale)
     for name in ("tail_index", "alpha", "moment_bound", "noise_var"):
         assert getattr(other, name) == pytest.approx(getattr(found, name))
@@ -91,7 +91,7 @@ def test_arms_take_f_out_of_the_noise():
     with_arms, pooled = propose_constants(y, arms), propose_constants(y)
     assert with_arms.noise_var * with_arms.scale**2 == pytest.approx(1.0, rel=0.1)
     assert pooled.noise_var * pooled.scale**2 > 100.0
-    # v covers f at the arms farthest from the centre, 20 away: twice the limit of 401 / scale^2.
+    # v covers f at the arms farthest from the center, 20 away: twice the limit of 401 / scale^2.
     assert with_arms.moment_bound * with_arms.scale**2 == pytest.approx(2.0 * 401.0, rel=0.1)
 
 
@@ -106,9 +106,9 @@ def test_some_rewards_of_far_arms_are_pooled_around_medians():
     found = propose_constants(y, arms)
     medians = np.array([np.median(y[arms == a]) for a in range(5)])
     noise = propose_constants(y - medians[arms])
-    largest = np.abs(medians - found.centre).max()
+    largest = np.abs(medians - found.center).max()
     expected = (largest + math.sqrt(noise.moment_bound) * noise.scale) ** 2 / found.scale**2
-    assert found.moment_bound == pytest.approx(expected, rel=0.05)  # The rewards r have a centre of their own.
+    assert found.moment_bound == pytest.approx(expected, rel=0.05)  # The rewards r have a center of their own.
 
 
 @pytest.mark.parametrize("per_arm", [40, 50, 55])

@@ -17,9 +17,9 @@ from bo_robust.confidence import (
     LogWidth,
     PublishedATAWidth,
     PublishedTGPWidth,
-    RandomisedWidth,
+    RandomizedWidth,
     RKHSWidth,
-    SelfNormalisedWidth,
+    SelfNormalizedWidth,
     TGPWidth,
 )
 from bo_robust.confidence.base import needs_of
@@ -33,8 +33,8 @@ EXAMPLES = {
     "finite": {"num_arms": 100, "delta": 0.1},
     "compact": {"dim": 2, "delta": 0.1, "a": 1.0, "b": 1.0, "r": 1.0},
     "rkhs": {"norm_bound_squared": 2.0, "delta": 0.1},
-    "self_normalised": {"norm_bound": 1.5, "noise_scale": 0.2, "delta": 0.1},
-    "randomised": {"num_arms": 100},
+    "self_normalized": {"norm_bound": 1.5, "noise_scale": 0.2, "delta": 0.1},
+    "randomized": {"num_arms": 100},
     "tgp": HEAVY,
     "ata_fourier": {**HEAVY, "horizon": 50, "num_features": 8},
     "ata_nystrom": {**HEAVY, "horizon": 50, "num_features": 8, "epsilon": 0.1},
@@ -45,7 +45,7 @@ EXAMPLES = {
     "constant": {"value": 2.0},
     "log": {},
 }
-GAIN_FREE = sorted(set(WIDTHS) - {"rkhs", "self_normalised", "tgp", "randomised", "bkb"})
+GAIN_FREE = sorted(set(WIDTHS) - {"rkhs", "self_normalized", "tgp", "randomized", "bkb"})
 
 
 def make(name, **changes):
@@ -66,9 +66,9 @@ def test_examples_cover_the_registry():
         # log^3(1 / e^-1) = 1; 2 * 2 + 300 * 0.32 = 100
         (RKHSWidth(2.0, 1 / E), 1, {"information_gain": 0.32}, 10.0),
         # 2 log(2 / 2) = 0 and -2 log(e^-2) = 4
-        (RandomisedWidth(2), 9, {"uniform": 1 - E**-2}, 2.0),
+        (RandomizedWidth(2), 9, {"uniform": 1 - E**-2}, 2.0),
         # u = 0 leaves the shift: 2 log(20 / 2) = 2 log 10 = 4.605170
-        (RandomisedWidth(20), 9, {"uniform": 0.0}, math.sqrt(4.605170185988092)),
+        (RandomizedWidth(20), 9, {"uniform": 0.0}, math.sqrt(4.605170185988092)),
         # b_16 = 4^(1/2) 16^(1/4) = 4; 3 / sqrt(9) = 1; sqrt(2 * 7 + 2) = 4; 1 + 4 * 4
         (TGPWidth(1.0, 4.0, 1.0, 9.0, 1 / E), 17, {"information_gain": 7.0}, 17.0),
         # alpha = 1/2: b_27 = 8^(2/3) 27^(1/3) = 12; 3 / 1; sqrt(0 + 2 * 2) = 2; 1 + 3 * 12 * 2
@@ -111,7 +111,7 @@ def test_golden(golden):
         if name.startswith("RKHS"):
             return RKHSWidth(B, **rest)(t, information_gain)
         if name.startswith("self-normalised"):
-            return SelfNormalisedWidth(B, R, **rest)(t, information_gain)
+            return SelfNormalizedWidth(B, R, **rest)(t, information_gain)
         if name.startswith("TGP"):  # golden t is the number of observations, its width that of round t + 1
             return TGPWidth(B, v, **rest)(t + 1, logdet / 2)
         assert name.startswith("HE Bayesian finite")
@@ -152,14 +152,14 @@ def test_tensors_do_not_touch_the_host(name):
 
 @settings(max_examples=30, deadline=None)
 @given(t=st.integers(1, 10**6), gain=st.floats(0.0, 500.0), more=st.floats(0.0, 10.0))
-@pytest.mark.parametrize("name", sorted(set(WIDTHS) - {"randomised"}))
+@pytest.mark.parametrize("name", sorted(set(WIDTHS) - {"randomized"}))
 def test_never_decreases_in_t_or_gain(name, t, gain, more):
     width = make(name)
     assert width(t + 1, gain) >= width(t, gain) >= 0.0
     assert width(t, gain + more) >= width(t, gain)
 
 
-def test_self_normalised_width_covers_at_small_noise_var_with_the_rescaled_noise():
+def test_self_normalized_width_covers_at_small_noise_var_with_the_rescaled_noise():
     # One arm, k = 1, f = 0, N(0, 1) noise, noise_var = 0.01: mu_t = sum / (t + 0.01),
     # sigma_t^2 = 0.01 / (t + 0.01), gain 1/2 log(1 + t / 0.01). R = 1 as printed (a theorem for
     # noise_var = 1 + 2/T) must fail, R / 0.1 must not.
@@ -171,7 +171,7 @@ def test_self_normalised_width_covers_at_small_noise_var_with_the_rescaled_noise
     gain = 0.5 * torch.log1p(t / noise_var)
 
     def covered(noise_scale):
-        width = SelfNormalisedWidth(1e-6, noise_scale, delta)
+        width = SelfNormalizedWidth(1e-6, noise_scale, delta)
         w = torch.stack([width(i + 2, gain[i]) for i in range(60)])
         return float((error <= w * sigma).all(-1).double().mean())
 
@@ -205,7 +205,7 @@ def test_the_rkhs_width_takes_bounds_on_the_maximum_gain():
 
 def test_candidates_have_one_width_or_one_each(device):
     gains = torch.tensor([[0.5, 1.0], [2.0, 3.0]], dtype=torch.float64, device=device)
-    norm = SelfNormalisedWidth(1.0, 0.5, 0.1)
+    norm = SelfNormalizedWidth(1.0, 0.5, 0.1)
     assert widths_at(ConstantWidth(2.0), 3, lambda _: gains) == 2.0
     by_hand = [[1.0 + 0.5 * math.sqrt(2.0 * (g + 1.0 + math.log(10.0))) for g in row] for row in gains.tolist()]
     torch.testing.assert_close(widths_at(norm, 3, lambda _: gains), gains.new_tensor(by_hand))
@@ -213,8 +213,8 @@ def test_candidates_have_one_width_or_one_each(device):
     assert each[:, 0].tolist() == pytest.approx([FiniteWidth(10, 0.1)(3)] * 2)
     assert each[:, 1].tolist() == pytest.approx([row[1] for row in by_hand])
     uniform = gains.new_tensor([0.1, 0.9])
-    random = widths_at(RandomisedWidth(10), 3, lambda _: gains, uniform)
-    torch.testing.assert_close(random.expand(2, 2)[:, 1], RandomisedWidth(10)(3, 0.0, uniform))
+    random = widths_at(RandomizedWidth(10), 3, lambda _: gains, uniform)
+    torch.testing.assert_close(random.expand(2, 2)[:, 1], RandomizedWidth(10)(3, 0.0, uniform))
 
 
 class HalfGain(ConstantWidth):

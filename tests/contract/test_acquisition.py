@@ -19,7 +19,7 @@ from gpytorch.means import ZeroMean
 from torch import Tensor
 
 from bo_robust.acquisition import GPUCB, Elimination, EliminationUCB, StableOpt, ValueAtRiskUCB, eliminate
-from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
+from bo_robust.confidence import ConstantWidth, SelfNormalizedWidth
 from bo_robust.models import CandidateEnsemble
 from bo_robust.risk_measures.environments import FiniteEnvironment
 from tests.problems import rand, rbf, unit_box
@@ -38,7 +38,7 @@ def ensemble(X: Tensor, Y: Tensor) -> CandidateEnsemble:
 
 
 def left(model: CandidateEnsemble) -> Elimination:
-    return eliminate(model, width=SelfNormalisedWidth(1.0, 0.1, 0.05), noise_scale=0.5)
+    return eliminate(model, width=SelfNormalizedWidth(1.0, 0.1, 0.05), noise_scale=0.5)
 
 
 def conditions(model: Model) -> FiniteEnvironment:
@@ -209,7 +209,7 @@ def test_the_searches_of_botorch(name, tkwargs):
 
 
 @EVERY
-def test_minimising_is_maximising_the_negative(name, tkwargs):
+def test_minimizing_is_maximizing_the_negative(name, tkwargs):
     row = ROWS[name]
     if not row.batches:
         pytest.skip("over candidates `eliminate` has the sense")

@@ -35,8 +35,8 @@ from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.confidence import (
     WIDTHS,
     FiniteWidth,
-    RandomisedWidth,
-    SelfNormalisedWidth,
+    RandomizedWidth,
+    SelfNormalizedWidth,
     TGPWidth,
 )
 from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
@@ -53,7 +53,7 @@ FOURIER = FourierFeatures(0.2, 16, ((0.0, 1.0),))
 def every_algorithm():
     return {
         "gp-ucb": GPUCB(FiniteWidth(N, 0.1)),
-        "irgp-ucb": IRGPUCB(RandomisedWidth(N)),
+        "irgp-ucb": IRGPUCB(RandomizedWidth(N)),
         "tgp-ucb": TGPUCB(TGPWidth(1.0, 4.0, 1.0, 0.1, 0.1), TGPTruncation(4.0, 1.0)),
         "ata-gp-ucb": ATAGPUCB(FiniteWidth(N, 0.1), TGPTruncation(0.3, 1.0), FOURIER),
         "bkb": BKB(FiniteWidth(N, 0.1), 5.0),
@@ -116,7 +116,7 @@ def limits(width):
     }
 
 
-WIDTHS_OF = {"t": FiniteWidth(N, 0.1), "gain": SelfNormalisedWidth(1.0, 0.3, 0.05), "random": RandomisedWidth(N)}
+WIDTHS_OF = {"t": FiniteWidth(N, 0.1), "gain": SelfNormalizedWidth(1.0, 0.3, 0.05), "random": RandomizedWidth(N)}
 
 
 def test_the_registry_is_complete():

@@ -131,7 +131,7 @@ EVERY = pytest.mark.parametrize("name", ROWS)
 @pytest.fixture(autouse=True)
 def _quiet():
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputDataWarning)  # advice to standardise
+        warnings.simplefilter("ignore", InputDataWarning)  # advice to standardize
         yield
 
 
@@ -334,7 +334,7 @@ def test_member_of_a_model_list(name, tkwargs):
     grown = both.condition_on_observations([new, new], rewards(new).expand(2, 2)).models[0]
     Y = rewards(new)
     if isinstance(model, FeatureGP) and hasattr(model, "outcome_transform"):
-        Y = Y.unsqueeze(0)  # BoTorch's list makes a batch of one of standardised rewards
+        Y = Y.unsqueeze(0)  # BoTorch's list makes a batch of one of standardized rewards
     assert_same(grown, model.condition_on_observations(new, Y), X, tol=1e-9)
     sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)
     assert moments(both.fantasize(new, sampler).models[0], X[0])[0].shape == (3, 2, 1)

@@ -25,9 +25,9 @@ def base():
     }
 
 
-def environment(**over):
+def conditions(**over):
     panel = {"name": "B", "problem": {"kind": "branin"}}
-    return {"loop": "environment", "methods": ["v-ucb", "random"], "panels": [panel], **over}
+    return {"loop": "conditions", "methods": ["v-ucb", "random"], "panels": [panel], **over}
 
 
 def botorch(**over):
@@ -54,7 +54,7 @@ def test_plain_data_and_back(tmp_path):
     config = load_config(write(tmp_path, base()))
     assert parse(config.model_dump(mode="json")) == config
     assert load_config(write(tmp_path, base()), ["trials=4"]) != config
-    config = parse(environment(methods=[{"name": "rho-kg-apx", "label": "KG", "fantasies": 3}], horizon=7))
+    config = parse(conditions(methods=[{"name": "rho-kg-apx", "label": "KG", "fantasies": 3}], horizon=7))
     assert config.panels[0].build_method(config.panels[0].methods[0]).fantasies == 3
     assert parse(config.model_dump(mode="json")) == config
 
@@ -64,7 +64,7 @@ def test_include_takes_panels_and_overrides_them(tmp_path):
     config = load_config(write(tmp_path, {"name": "both", "include": ["a.yaml"], "trials": 2}, "b.yaml"))
     assert config.name == "both"
     assert (config.panels[0].trials, config.panels[0].horizon, len(config.panels[0].methods)) == (2, 10, 2)
-    write(tmp_path, {"loop": "environment", "methods": ["random"], "panels": []}, "a.yaml")
+    write(tmp_path, {"loop": "conditions", "methods": ["random"], "panels": []}, "a.yaml")
     with pytest.raises(RunError, match="whose `loop:` is another"):
         load_config(tmp_path / "b.yaml")
 
@@ -89,7 +89,7 @@ def change(data, path, value):
 BAD = [
     (["trails"], 3, "did you mean 'trials'"),
     (["repetitions"], 3, "unknown key 'repetitions' in the run; did you mean 'trials'"),
-    (["methods", 0, "name"], "mc-var", "'mc-var' is for `loop: environment`, this is `loop: arms`"),
+    (["methods", 0, "name"], "mc-var", "'mc-var' is for `loop: conditions`, this is `loop: arms`"),
     (["panels", 0, "problem"], {"name": "gp_draw"}, "has no `kind`; write kind: 'gp_draw'"),
     *((["trials"], n, f"panel 'p': trials: input should be a valid integer, got {n!r}") for n in ("a", True)),
     *((["name"], name, "becomes a folder") for name in ("", ".hidden", "a/b", "a\nb")),
@@ -97,7 +97,7 @@ BAD = [
     (["panels", 0], 3, "panels.0: input should be a valid mapping"),
     (["panels", 0, "problem"], "gp_draw", "panel 'p': problem: input should be a valid mapping, got 'gp_draw'"),
     (["methods"], [], "has no methods"),
-    (["methods", 1, "label"], "A", "two methods labelled 'A'"),
+    (["methods", 1, "label"], "A", "two methods labeled 'A'"),
     (["panels"], [], "has no panels"),
     (["panels"], [{"name": "p", "problem": {"kind": "gp_draw"}}] * 2, "two panels named 'p'"),
     (["panels", 0], {"problem": {"kind": "gp_draw"}}, "name: field required"),
@@ -107,14 +107,14 @@ BAD = [
 
 
 BAD_OF_A_LOOP = [
-    (environment, {"loop": "enviroment"}, "did you mean 'environment'"),
-    (environment, {"loop": ["conditions"]}, r"unknown `loop:` \['conditions'\]"),
-    (environment, {"dtype": "float64"}, "`dtype:` of panel 'B' is for `loop: arms` only"),
-    (environment, {"panels": [{"name": "B", "problem": {"kind": "gp_draw"}}]}, "problem 'gp_draw' is for `loop: arms`"),
-    (environment, {"methods": ["gp-ucb"]}, "'gp-ucb' is for `loop: arms`, this is `loop: environment`"),
-    (environment, {"methods": [{"name": "rho-kg-apx", "fantasy": 3}]}, "did you mean 'fantasies'"),
-    (environment, {"methods": [{"name": "rho-kg-apx", "fantasies": 0}]}, "fantasies must be a whole number >= 1"),
-    (environment, {"initial": 0}, "initial of panel 'B' must be at least 1 point"),
+    (conditions, {"loop": "condition"}, "did you mean 'conditions'"),
+    (conditions, {"loop": ["conditions"]}, r"unknown `loop:` \['conditions'\]"),
+    (conditions, {"dtype": "float64"}, "`dtype:` of panel 'B' is for `loop: arms` only"),
+    (conditions, {"panels": [{"name": "B", "problem": {"kind": "gp_draw"}}]}, "problem 'gp_draw' is for `loop: arms`"),
+    (conditions, {"methods": ["gp-ucb"]}, "'gp-ucb' is for `loop: arms`, this is `loop: conditions`"),
+    (conditions, {"methods": [{"name": "rho-kg-apx", "fantasy": 3}]}, "did you mean 'fantasies'"),
+    (conditions, {"methods": [{"name": "rho-kg-apx", "fantasies": 0}]}, "fantasies must be a whole number >= 1"),
+    (conditions, {"initial": 0}, "initial of panel 'B' must be at least 1 point"),
     (botorch, {"methods": ["RobustGp"]}, "panel 'B': unknown method 'RobustGp'; did you mean 'RobustGP'"),
     (botorch, {"delta": 0.1}, "`delta:` of panel 'B' is for `loop: arms` only"),
     (botorch, {"outliers": {"kind": "shfit", "share": 0.1}}, "panel 'B': outliers: .* 'shfit'; did you mean 'shift'"),
@@ -228,7 +228,7 @@ def test_the_shipped_configurations_load_by_name(tmp_path, monkeypatch):
     for name, path in named.items():
         config = load_config(path if name == "quickstart" else name)
         assert config.panels
-        loops = {"value_at_risk": "environment", "robustness": "botorch"}
+        loops = {"value_at_risk": "conditions", "robustness": "botorch"}
         expected = "botorch" if name == "quickstart" else loops.get(path.parent.name, "arms")
         assert {panel.loop for panel in config.panels} == {expected}
 
@@ -273,7 +273,7 @@ def test_schedules_take_their_constants_from_problem_and_panel(device):
 
 def on(problem):
     """A panel of ``problem``, from a file's data."""
-    data = environment() if problem["kind"] == "branin" else base()
+    data = conditions() if problem["kind"] == "branin" else base()
     return parse({**data, "panels": [{"name": "p", "problem": problem}]}).panels[0]
 
 
@@ -331,7 +331,7 @@ def test_resolved_states_class_kind_and_constants(device):
     # no width given: the label stays, the record says which width it was
     label, found = used(name="gp-ucb")
     assert label == "GP-UCB"
-    assert found["width"] == {"kind": "randomised", "scale": 5.0**-0.5, "num_arms": 20}
+    assert found["width"] == {"kind": "randomized", "scale": 5.0**-0.5, "num_arms": 20}
     assert used(name="pi", margin=0.2)[1] == {"class": "ProbabilityOfImprovement", "margin": 0.2}
     assert used(name="random")[1] == {"class": "RandomArm"}
 

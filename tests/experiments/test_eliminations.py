@@ -15,7 +15,7 @@ from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.report import closing_lines
 from bo_robust.experiments.traces import Traces
 
-B2 = {"kind": "self_normalised", "norm_bound": 2.0}
+B2 = {"kind": "self_normalized", "norm_bound": 2.0}
 NAMES = {"he-gp-ucb": "HE", "mle-gp-ucb": "MLE", "expected-ucb": "Expected", "gp-ucb": "oracle"}
 ALL = [{"name": name, "label": label, "width": B2} for name, label in NAMES.items()]
 
@@ -126,7 +126,7 @@ def test_other_algorithms_start_from_the_true_prior_mean(device):
 
 def test_constants_reach_test_and_width(device):
     algorithms = [
-        {"name": "he-gp-ucb", "label": "own R", "noise_scale": 0.3, "width": {"kind": "self_normalised"}},
+        {"name": "he-gp-ucb", "label": "own R", "noise_scale": 0.3, "width": {"kind": "self_normalized"}},
         {"name": "he-gp-ucb", "label": "own delta", "width": {"kind": "finite", "delta": 0.2}},
         {"name": "a-gp-ucb"},
         {"name": "mle-gp-ucb", "width": {"kind": "finite"}},

@@ -9,7 +9,7 @@ import torch
 
 from bo_robust.experiments import botorch_methods
 from bo_robust.experiments import run as runs
-from bo_robust.experiments.botorch_methods import BOTORCH_METHODS, winsorised
+from bo_robust.experiments.botorch_methods import BOTORCH_METHODS, winsorized
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.loop_botorch import DesignsLoop
@@ -105,10 +105,10 @@ def test_a_warning_of_many_outliers_is_kept_with_its_evaluation(monkeypatch):
     assert [t for t, warned in enumerate(run("SingleTaskGP", horizon=8)["warned"], 1) if warned] == [7]
 
 
-def test_winsorised_rewards_lie_within_the_limits():
+def test_winsorized_rewards_lie_within_the_limits():
     Y = torch.tensor([[0.0], [1.0], [2.0], [3.0], [100.0], [-100.0]]).double()
-    assert winsorised(Y).flatten().tolist() == [0.0, 1.0, 2.0, 3.0, 7.5, -4.5]
-    assert torch.equal(winsorised(Y[:4]), Y[:4])
+    assert winsorized(Y).flatten().tolist() == [0.0, 1.0, 2.0, 3.0, 7.5, -4.5]
+    assert torch.equal(winsorized(Y[:4]), Y[:4])
 
 
 @pytest.mark.slow

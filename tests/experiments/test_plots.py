@@ -13,7 +13,7 @@ from bo_robust.experiments.plots import draw_panel, file_name
 NAMES = [{"name": "random", "label": "$_x"}, {"name": "gp-ucb", "label": "_<b>"}]
 
 
-@pytest.mark.parametrize("loop", ["arms", "environment"])
+@pytest.mark.parametrize("loop", ["arms", "conditions"])
 @pytest.mark.parametrize(("trials", "horizon"), [(1, 1), (2, 3)])
 def test_panels_of_any_size_are_drawn(tmp_path, loop, trials, horizon):
     methods = NAMES if loop == "arms" else ["random", {"name": "v-ucb", "restarts": 1, "raw_samples": 4, "maxiter": 2}]

@@ -37,7 +37,7 @@ def plain(trials=3, horizon=60, **changes):
 
 
 CONDITIONS = {
-    "loop": "environment",
+    "loop": "conditions",
     "name": "test",
     "trials": 2,
     "horizon": 2,

@@ -10,7 +10,7 @@ from bo_robust.experiments.config import parse
 from bo_robust.experiments.loops import LOOPS
 from bo_robust.experiments.report import print_report
 from bo_robust.experiments.statistics import difference, log_regret, mean_and_error, mean_interval
-from bo_robust.experiments.summary import summarise
+from bo_robust.experiments.summary import summarize
 
 
 def test_verdicts_use_the_t_distribution():
@@ -39,12 +39,12 @@ def test_intervals_of_log_regret():
 
 def test_mean_log_regret_of_value_at_risk_by_hand(capsys):
     panel = {"name": "p", "problem": {"kind": "branin"}, "methods": ["random"]}
-    config = parse({"loop": "environment", "trials": 2, "horizon": 1, "panels": [panel]})
+    config = parse({"loop": "conditions", "trials": 2, "horizon": 1, "panels": [panel]})
     nothing = {"regret_bound": math.nan, "seconds": 0.1}
     regrets = [(0, 7.0), (0, 10**-3.2), (1, 5.0), (1, 0.01)]  # the last of each trial counts: -3.2 and -2
     rows = [{"panel": "p", "method": "RANDOM", "trial": i, "regret": r, "fit_ok": True, **nothing} for i, r in regrets]
     known = {"optimum": {"x": [0.2], "value": 0.7}, "notes": ""}
-    summary = summarise(config, pd.DataFrame(rows), {"p": {"RANDOM": known}})
+    summary = summarize(config, pd.DataFrame(rows), {"p": {"RANDOM": known}})
     entry = summary["panels"][0]["methods"]["RANDOM"]
     assert entry["log10_regret"] == pytest.approx(-2.6)
     assert entry["final"] == pytest.approx([-3.2, -2.0])

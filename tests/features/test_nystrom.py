@@ -106,7 +106,7 @@ def test_no_information_beside_padding(device):
 
 @pytest.mark.parametrize("lengthscale", [0.02, 0.2, 2.0])
 def test_batch_of_different_sizes_equals_single_members(lengthscale, device):
-    """Padding is NaN; at 0.02 all members factorise as they stand, at 2 most need pivots."""
+    """Padding is NaN; at 0.02 all members factorize as they stand, at 2 most need pivots."""
     sizes, M = [1, 2, 7, 24, 12, 3], 24
     K, broken, mask = ragged(device, sizes, M, covariance=SquaredExponential(lengthscale))
     root = dictionary_root(broken, mask)

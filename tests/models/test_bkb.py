@@ -10,7 +10,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust import BKBModel
 from bo_robust.acquisition import GPUCB
-from bo_robust.confidence import BKBWidth, ConstantWidth, SelfNormalisedWidth
+from bo_robust.confidence import BKBWidth, ConstantWidth, SelfNormalizedWidth
 from bo_robust.features.leverage import theory_oversampling
 from bo_robust.models import FeatureGP, NystromMap, marginal_moments, sequential_moments
 from bo_robust.models.bkb import group_copies
@@ -162,7 +162,7 @@ def test_pending_points_lower_the_variance_as_if_observed(tkwargs, where):
 
 def test_widths_get_the_information_gain_and_the_effective_dimension(tkwargs):
     model = make(tkwargs, n=150)
-    width = SelfNormalisedWidth(norm_bound=1.0, noise_scale=0.5, delta=0.1)
+    width = SelfNormalizedWidth(norm_bound=1.0, noise_scale=0.5, delta=0.1)
     expected = width(151, information_gain=float(model.information_gain))
     assert float(GPUCB(model, width).width) == pytest.approx(expected, abs=1e-12)
     bkb = BKBWidth(norm_bound=1.0, noise_scale=0.3, noise_var=0.1, delta=0.1, epsilon=0.5)

@@ -141,7 +141,7 @@ def test_hallucinated_points_keep_means_and_shrink_variances(tkwargs):
     assert torch.equal(hallucinated.weights, model.weights)
 
 
-def test_standardised_rewards_may_have_any_units(tkwargs):
+def test_standardized_rewards_may_have_any_units(tkwargs):
     """Evidence does not depend on the units; means and variances are in them."""
     X = rand(tkwargs, 20, 2)
     seen = []

@@ -9,7 +9,7 @@ from gpytorch.kernels import AdditiveKernel, LinearKernel, MaternKernel, Periodi
 from gpytorch.priors import LogNormalPrior
 
 from bo_robust.confidence.truncation import NoTruncation
-from bo_robust.models import TruncatedGP
+from bo_robust.models import RobustGP, TruncatedGP
 from bo_robust.models.exact_moments import exact_moments
 from tests.problems import rand
 
@@ -24,7 +24,7 @@ def models(X, Y):
     bounds = torch.tensor([[-1.0, 0.0], [2.0, 3.0]]).to(X)
     warp = Warp(d=2, indices=[0], concentration1_prior=LogNormalPrior(0.0, 0.1)).to(X)
     sums = AdditiveKernel(PeriodicKernel(active_dims=(0,)), LinearKernel(), MaternKernel(1.5)).to(X)
-    yield "standardised", SingleTaskGP(X, Y, input_transform=Normalize(2, bounds=bounds))
+    yield "standardized", SingleTaskGP(X, Y, input_transform=Normalize(2, bounds=bounds))
     yield "plain", SingleTaskGP(X, Y, outcome_transform=None, covar_module=ScaleKernel(RBFKernel(ard_num_dims=2)).to(X))
     yield "noise known", SingleTaskGP(X, Y, train_Yvar=0.01 * Y.square())
     yield "sum of kernels, warped", SingleTaskGP(X, Y, covar_module=sums, input_transform=warp)
@@ -78,6 +78,9 @@ def test_never_stale(data):
 def test_other_models_are_left_to_themselves(data):
     X, Y, points = data
 
+    class Inherited(RobustGP):
+        """It need not have the posterior of its parent."""
+
     class Own(SingleTaskGP):
         def posterior(self, X, *args, **kwargs):
             return super().posterior(X.clamp(0.2, 0.8), *args, **kwargs)
@@ -87,6 +90,7 @@ def test_other_models_are_left_to_themselves(data):
     appended = SingleTaskGP(X, Y, input_transform=AppendFeatures(X[:2, :1]))
     for model in (
         Own(X, Y),
+        Inherited(X, Y),
         SingleTaskGP(X, Y.exp(), outcome_transform=Log()),
         SingleTaskGP(X, torch.cat([Y, Y], -1), outcome_transform=Standardize(2)),
         SingleTaskGP(X.expand(3, 12, 2), Y.expand(3, 12, 1)),

@@ -76,7 +76,7 @@ def test_construct_inputs(tkwargs):
     assert FeatureGP.construct_inputs(data(), chosen).keys() == {"train_X", "train_Y", "features"}
     inputs = FeatureGP.construct_inputs(noisy, chosen, task_feature=0, categorical_features={0: 2})
     assert inputs["features"] is chosen
-    noise = FeatureGP(**inputs).likelihood.noise.item()  # of standardised rewards
+    noise = FeatureGP(**inputs).likelihood.noise.item()  # of standardized rewards
     assert noise == pytest.approx(0.1 / float(rewards(X).var()))
     assert FeatureGP.construct_inputs(noisy, {"kind": "fourier", "nodes": 4}, noise_var=0.5)["noise_var"] == 0.5
     inputs = FeatureGP.construct_inputs(data(), {"kind": "nystrom", "inducing_points": X.tolist()})

@@ -62,7 +62,7 @@ def test_a_held_observation_is_not_reported_or_recommended(held):
     X, Y = model.train_X_all, model.train_Y_all
     assert not model.reliable_mask()[wrong]
     assert not model.recommendable()[wrong]
-    assert model.reliable_mask(maximize=False)[wrong]  # for a minimiser it is on the bad side
+    assert model.reliable_mask(maximize=False)[wrong]  # for a minimizer it is on the bad side
     assert not RobustGP(X, Y, maximize=None).outliers_detected
     found = model.predict(X)
     assert float(found.mean.max()) < 110.0

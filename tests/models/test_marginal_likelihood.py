@@ -18,7 +18,7 @@ from scipy import stats
 from bo_robust.models.marginal_likelihood import ModuleEvidence, StationaryEvidence, evidence_of
 
 N, D = 14, 3
-pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")  # advice to standardise
+pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")  # advice to standardize
 
 
 def data():
@@ -50,7 +50,7 @@ WRITTEN_OUT = {
     "default": lambda Y: {},
     "Matern 5/2": lambda Y: {"covar_module": get_covar_module_with_dim_scaled_prior(D, use_rbf_kernel=False)},
     "known noise": lambda Y: {"train_Yvar": variances(Y)},
-    "normalised": lambda Y: {"input_transform": Normalize(D)},
+    "normalized": lambda Y: {"input_transform": Normalize(D)},
     "no outcome transform": lambda Y: {"outcome_transform": None},
     "logarithm": lambda Y: {"outcome_transform": Log()},
     "softplus": lambda Y: {"covar_module": rbf(lengthscale_constraint=Positive())},
@@ -165,7 +165,7 @@ def test_both_ways_have_one_prior_and_one_maximum(name):
     y, kept = model.train_targets.numpy(), np.array([0, 2, 3, 7, 11, 12])
     gains = []
     for evidence in (default, modules):
-        best = evidence.maximise(y, kept, 500)
+        best = evidence.maximize(y, kept, 500)
         gains.append(evidence.loss(evidence.start, y, kept)[0] - evidence.loss(best, y, kept)[0])
     assert gains[0] > 0.1
     assert gains[0] == pytest.approx(gains[1], abs=1e-4)

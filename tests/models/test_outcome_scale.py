@@ -91,7 +91,7 @@ def lognormal(seed: int, n: int = 40) -> tuple[Tensor, Tensor]:
     return X, (3.0 * X + 0.6 * torch.randn(n, 1, generator=draws, dtype=torch.float64)).exp()
 
 
-def test_the_reading_that_a_maximiser_looks_for_is_lost_without_the_scale():
+def test_the_reading_that_a_maximizer_looks_for_is_lost_without_the_scale():
     lost = {"auto": 0, None: 0}
     for seed in range(8):
         X, Y = lognormal(seed)

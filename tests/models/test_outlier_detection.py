@@ -188,7 +188,7 @@ def test_a_search_has_one_thread(monkeypatch):
     found, evidence = search(*data())
     threads = []
     monkeypatch.setattr(
-        type(evidence), "maximise", lambda *arguments: threads.append(threads_of_blas()) or evidence.start
+        type(evidence), "maximize", lambda *arguments: threads.append(threads_of_blas()) or evidence.start
     )
     with threadpool_limits(limits=2, user_api="blas"):
         found.fit()

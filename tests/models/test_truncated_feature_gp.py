@@ -109,14 +109,14 @@ def test_fitting_is_not_led_by_outliers(tkwargs):
     assert noise_out < 1.0  # of rewards with variance 330
 
 
-def test_evidence_is_that_of_winsorised_rewards(tkwargs):
+def test_evidence_is_that_of_winsorized_rewards(tkwargs):
     X = points(tkwargs, 7)
     Y = torch.tensor([-1.0, 0.0, 1.0, 2.0, 3.0, 50.0, -40.0], **tkwargs).unsqueeze(-1)  # median 1, MAD 2
     model = TruncatedFeatureGP(X, Y, FourierMap(6), 1.0, noise_var=0.3, covar_module=rbf(tkwargs))
     spread = 3.0 * 1.4826 * 2.0
-    winsorised = torch.tensor([-1.0, 0.0, 1.0, 2.0, 3.0, 1.0 + spread, 1.0 - spread], **tkwargs).unsqueeze(-1)
+    winsorized = torch.tensor([-1.0, 0.0, 1.0, 2.0, 3.0, 1.0 + spread, 1.0 - spread], **tkwargs).unsqueeze(-1)
     options = {"mean_module": ZeroMean(), "outcome_transform": None}
-    plain = FeatureGP(X, winsorised, FourierMap(6), noise_var=0.3, covar_module=rbf(tkwargs), **options)
+    plain = FeatureGP(X, winsorized, FourierMap(6), noise_var=0.3, covar_module=rbf(tkwargs), **options)
     torch.testing.assert_close(model.log_evidence(), plain.log_evidence(), atol=1e-8, rtol=0)
     mostly = torch.tensor([2.0, 2.0, 2.0, 2.0, 2.0, 7.0, -9.0], **tkwargs)  # MAD 0
     model.set_train_data(targets=mostly)

@@ -46,15 +46,15 @@ def test_spread_by_published_numbers(device):
     assert got.tolist() == [[(w >> 11) * 2.0**-53 for w in words]]
 
 
-def neighbours(dtype, step, s=400):
+def neighbors(dtype, step, s=400):
     """Rows of uniforms one spacing of the type apart, the hardest case."""
     start = torch.tensor(0.3, dtype=dtype)
     return start + step * torch.arange(s, dtype=dtype)
 
 
 @pytest.mark.parametrize(("dtype", "step"), [(torch.float64, 2.0**-53), (torch.float32, 2.0**-24)])
-def test_spread_is_uniform_and_neighbours_are_unrelated(dtype, step, device):
-    uniform = neighbours(dtype, step).to(device)
+def test_spread_is_uniform_and_neighbors_are_unrelated(dtype, step, device):
+    uniform = neighbors(dtype, step).to(device)
     # in [0.25, 0.5) float32 is 2^-25 fine and float64 2^-54: every second number is a multiple of the step
     assert len({float(u) for u in uniform}) == 400
     x = spread(uniform, 250).double().cpu().numpy()

@@ -159,8 +159,8 @@ class ArmKernel:
             return covariance(points[arms], points[block])
         if self.matrix.ndim == 2:
             return self.matrix[:, block].index_select(0, arms.reshape(-1)).reshape(*arms.shape, -1)
-        own = torch.arange(arms.shape[0], device=arms.device) if trials is None else trials
-        return self.matrix[own.unsqueeze(1), arms, block]
+        rows = torch.arange(arms.shape[0], device=arms.device) if trials is None else trials
+        return self.matrix[rows.unsqueeze(1), arms, block]
 
     def between(self, first: Tensor, second: Tensor, trials: Tensor) -> Tensor:
         """K[a, b] of two lists of arms (``t x A`` and ``t x B``) in some ``trials`` (``t``), ``t x A x B``."""
@@ -206,20 +206,20 @@ def noise_of_trials(kernel: ArmKernel, noise_var: float | Tensor, trials: int) -
     Raises ``ValueError`` on a noise variance <= 0 or lost in the rounding of the kernel, no trials, a kernel or noise
     of another number of trials, or float32 on CUDA where torch rounds its products further.
     """
-    noise, like = noise_of_each(kernel, noise_var, "trial"), kernel.diagonal
+    noise, template = noise_of_each(kernel, noise_var, "trial"), kernel.diagonal
     check_count(1, trials=trials)
-    given = like.shape[0] if like.ndim == 2 else trials
-    if given != trials:
-        raise ValueError(f"the kernel has {given} matrices for {trials} trials; give one, or one per trial.")
+    own_trials = template.shape[0] if template.ndim == 2 else trials
+    if own_trials != trials:
+        raise ValueError(f"the kernel has {own_trials} matrices for {trials} trials; give one, or one per trial.")
     if noise.ndim > 1 or noise.numel() not in (1, trials):
         raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
     check_positive(noise_var=float(noise.min()))
     check_finite("noise_var", noise)
-    refuse_tf32(like)
-    noise, floor = noise.expand(trials), LEAST_NOISE * torch.finfo(like.dtype).eps * like.amax(-1)
+    refuse_tf32(template)
+    noise, floor = noise.expand(trials), LEAST_NOISE * torch.finfo(template.dtype).eps * template.amax(-1)
     if bool((noise < floor).any()):
         raise ValueError(
-            f"noise_var must be at least {float(floor.max()):.2g} in {like.dtype} ({LEAST_NOISE:g} roundings of the "
-            f"largest k(x, x)), got {float(noise.min()):.3g}; raise it, or use float64."
+            f"noise_var must be at least {float(floor.max()):.2g} in {template.dtype} ({LEAST_NOISE:g} roundings of "
+            f"the largest k(x, x)), got {float(noise.min()):.3g}; raise it, or use float64."
         )
     return noise.clone()

@@ -95,10 +95,10 @@ def init(
     """
     noise = noise_of_trials(kernel, noise_var, trials)
     n = kernel.num_arms
-    like = kernel.diagonal
+    template = kernel.diagonal
     check_count(1, block=1 if block is None else block)
     check_count(0, rounds=rounds or 0)
-    mean = like.new_zeros(trials, n)
+    mean = template.new_zeros(trials, n)
     if prior_mean is not None:
         check_tensor("prior_mean", prior_mean)
         if prior_mean.shape not in ((n,), (trials, n)):
@@ -116,17 +116,17 @@ def init(
     else:
         rows = zeros_like_shape((trials, capacity, n), mean)
     variance = kernel.diagonal.expand(trials, n).clone().clamp_(min=0.0)
-    own = {"kernel": kernel, "row_budget": min(capacity, FIRST_ROWS)}
-    return ArmPosterior.of_no_rewards(noise, mean, variance, rows, block, dense, **own)
+    source = {"kernel": kernel, "row_budget": min(capacity, FIRST_ROWS)}
+    return ArmPosterior.of_no_rewards(noise, mean, variance, rows, block, dense, **source)
 
 
-def is_dense(like: Tensor, trials: int) -> bool:
-    """Whether the layout of ``trials`` is dense, for arms as in the last axis of ``like``.
+def is_dense(template: Tensor, trials: int) -> bool:
+    """Whether the layout of ``trials`` is dense, for arms as in the last axis of ``template``.
 
     On CUDA a round of the low-rank layout is some 20 launches, whatever it saves, so that there memory decides.
     """
-    n = like.shape[-1]
-    return trials * n * n * like.element_size() <= RESERVE_BYTES if on_cuda(like) else n <= DENSE_MAX_ARMS
+    n = template.shape[-1]
+    return trials * n * n * template.element_size() <= RESERVE_BYTES if on_cuda(template) else n <= DENSE_MAX_ARMS
 
 
 def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tensor | None = None) -> Tensor:
@@ -155,20 +155,20 @@ def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tens
     return arm_update.update_(posterior, arms, rewards, posterior.kernel, counts)
 
 
-def check_pulls(like: Tensor, arms: Tensor, rewards: Tensor) -> None:
-    """Raise ``ValueError`` unless ``arms`` and ``rewards`` are one per trial, of the shape and device of ``like``."""
+def check_pulls(template: Tensor, arms: Tensor, rewards: Tensor) -> None:
+    """Raise ``ValueError`` unless ``arms`` and ``rewards`` are one per trial, shaped and placed as ``template``."""
     if isinstance(arms, Tensor) and isinstance(rewards, Tensor):  # the usual case, checked every round
-        same = arms.shape == like.shape == rewards.shape and arms.device == like.device == rewards.device
-        if same and arms.dtype is torch.long and rewards.dtype is like.dtype:
+        same = arms.shape == template.shape == rewards.shape and arms.device == template.device == rewards.device
+        if same and arms.dtype is torch.long and rewards.dtype is template.dtype:
             return
     check_tensor("arms", arms, floating=False)
     check_tensor("rewards", rewards, floating=False)
-    if arms.shape != like.shape or rewards.shape != like.shape:
+    if arms.shape != template.shape or rewards.shape != template.shape:
         shapes = f"{tuple(arms.shape)} and {tuple(rewards.shape)}"
-        raise ValueError(f"arms and rewards must hold one entry per trial ({like.shape[0]}), got shapes {shapes}.")
+        raise ValueError(f"arms and rewards must hold one entry per trial ({template.shape[0]}), got shapes {shapes}.")
     if arms.dtype != torch.long:
         raise ValueError(f"arms must be of dtype long, got {arms.dtype}.")
-    check_like("rewards", rewards, "the posterior", like)
+    check_like("rewards", rewards, "the posterior", template)
 
 
 def within(arms: Tensor, rewards: Tensor, num_arms: int) -> tuple[Tensor, Tensor]:

@@ -184,19 +184,19 @@ def init(
     """
     check_count(1, trials=trials)
     noise = noise_of_each(kernel, noise_var, "candidate")
-    n, like = kernel.num_arms, kernel.diagonal
+    n, template = kernel.num_arms, kernel.diagonal
     if noise.ndim > 1:
         raise ValueError(f"noise_var must be one number or one per candidate, got shape {tuple(noise.shape)}.")
     if prior_mean is not None:
         check_tensor("prior_mean", prior_mean)
         if prior_mean.ndim not in (1, 2) or prior_mean.shape[-1] != n:
             raise ValueError(f"prior_mean must be {n}, or {n} per candidate, got shape {tuple(prior_mean.shape)}.")
-    given = {
-        "kernel matrices": like.shape[0] if like.ndim == 2 else None,
+    axes = {
+        "kernel matrices": template.shape[0] if template.ndim == 2 else None,
         "noise variances": noise.shape[0] if noise.ndim == 1 else None,
         "prior means": prior_mean.shape[0] if prior_mean is not None and prior_mean.ndim == 2 else None,
     }
-    counts = {name: count for name, count in given.items() if count is not None}
+    counts = {name: count for name, count in axes.items() if count is not None}
     if len(set(counts.values())) > 1:
         raise ValueError(f"candidates must agree in number, got {counts}; give one of each kind, or one for all.")
     h = next(iter(counts.values()), 1)
@@ -206,11 +206,11 @@ def init(
     noise = noise.expand(trials, h).reshape(-1)
     if prior_mean is not None:
         prior_mean = prior_mean.expand(trials, h, n).reshape(-1, n)
-    if like.ndim == 2:
-        K, everyone = kernel.matrix, like.expand(trials, h, n).reshape(-1, n)
+    if template.ndim == 2:
+        K, everyone = kernel.matrix, template.expand(trials, h, n).reshape(-1, n)
         assert K is not None
         # The dense layout copies the matrices for every trial anyway.
-        if arm_posteriors.is_dense(like, trials * h):
+        if arm_posteriors.is_dense(template, trials * h):
             K = K.expand(trials, h, n, n).reshape(-1, n, n)
         kernel = ArmKernel(everyone, matrix=K, arms=kernel.arms)
     flat = arm_posteriors.init(kernel, noise, trials * h, prior_mean=prior_mean, rounds=rounds)
@@ -245,10 +245,10 @@ def observe(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> Obs
     shape, flat = posterior.active.shape, posterior.flat
     index = arms.unsqueeze(1).expand(shape).reshape(-1, 1)
     mean, variance = flat.mean.gather(1, index).view(shape), flat.variance.gather(1, index).view(shape)
-    given = rewards.unsqueeze(1).expand(shape).reshape(-1)
-    error = given.view(shape) - mean
+    observed = rewards.unsqueeze(1).expand(shape).reshape(-1)
+    error = observed.view(shape) - mean
     total = variance + flat.noise_var.view(shape)
-    ok = arm_posteriors.observe(flat, index.squeeze(1), given).view(shape)
+    ok = arm_posteriors.observe(flat, index.squeeze(1), observed).view(shape)
     last_gain = (total / flat.noise_var.view(shape)).log_().mul_(0.5)
     posterior.last_gain = torch.where(ok, last_gain, posterior.last_gain)
     posterior.evidence.add_(log_density(error.square().div_(total), total).masked_fill_(~ok, 0.0))

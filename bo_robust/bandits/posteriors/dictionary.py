@@ -49,11 +49,11 @@ class NystromDictionary:
         counts = counts if self.copies else counts.clamp(max=1.0)
         arms, mask = padded(redrawn(variance, self.oversampling, counts, spread(uniform, variance.shape[1])))
         columns = kernel.block(arms, slice(None)).mT
-        own = arms.unsqueeze(2)
-        root = dictionary_root(columns.gather(1, own.expand(-1, -1, arms.shape[1])), mask)
+        columns_of = arms.unsqueeze(2)
+        root = dictionary_root(columns.gather(1, columns_of.expand(-1, -1, arms.shape[1])), mask)
         coordinates = root.features(columns)
         residual = (kernel.diagonal - coordinates.square().sum(2)).clamp_min_(0.0)
-        at_dictionary = coordinates.gather(1, own.expand(-1, -1, coordinates.shape[2]))
+        at_dictionary = coordinates.gather(1, columns_of.expand(-1, -1, coordinates.shape[2]))
         return FeatureTable(coordinates, symmetric_axes(at_dictionary, mask), residual, mask.sum(1).to(residual))
 
 

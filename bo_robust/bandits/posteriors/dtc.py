@@ -260,7 +260,7 @@ def _change(posterior: DTCPosterior, keep: Tensor, chosen: slice | Tensor, moved
 def features_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor:
     """Features of ``arms`` (``t x f``) in some ``trials`` (``t``), ``t x f x r``, for :func:`downdate`.
 
-    At the last redraw, their products were the covariances of f less what no reward can change.
+    The product of two arms' features is their covariance at the last redraw, without what no reward can change.
     """
     return _features(posterior, posterior.kernel.between(arms, posterior.points[trials], trials), trials)
 

@@ -68,10 +68,10 @@ class Outcome:
     failed: Tensor  # Where left > right, `s` bool. The candidate is removed, unless it is the last active one.
 
 
-def untested(like: Tensor) -> tuple[Tensor, Failures]:
-    """The sums and failures of no rounds, with the candidates, dtype and device of ``like`` (``s x h``)."""
-    sums = like.new_zeros(3, *like.shape)
-    return sums, Failures(torch.zeros_like(like, dtype=torch.long), sums.clone())
+def untested(template: Tensor) -> tuple[Tensor, Failures]:
+    """The sums and failures of no rounds, with the candidates, dtype and device of ``template`` (``s x h``)."""
+    sums = template.new_zeros(3, *template.shape)
+    return sums, Failures(torch.zeros_like(template, dtype=torch.long), sums.clone())
 
 
 def noise_allowance(t: int, noise_scale: float, candidates: int, delta: float) -> float:
@@ -119,8 +119,10 @@ def run_error_test(
         ok: False where the pull failed, ``s`` bool: nothing is entered or tested there.
     """
     index, taken = chosen.unsqueeze(1), ok.unsqueeze(1)
-    own = error.gather(1, index)
-    entered = torch.stack([own, torch.ones_like(own), reach.gather(1, index)]).masked_fill_(~taken, 0.0)
+    error_of_chosen = error.gather(1, index)
+    entered = torch.stack([error_of_chosen, torch.ones_like(error_of_chosen), reach.gather(1, index)]).masked_fill_(
+        ~taken, 0.0
+    )
     thrice = index.expand(3, -1, 1)
     sums = sums.scatter_add(2, thrice, entered)
     left, count, reached = sums.gather(2, thrice).unbind(0)
@@ -136,10 +138,10 @@ def run_error_test(
     return Outcome(active, sums, failures, left.squeeze(1), right.squeeze(1), failed.squeeze(1))
 
 
-def check_elimination(elimination: object, known: tuple[object, ...] = ELIMINATION_KINDS) -> None:
-    """Raise ``ValueError`` unless ``elimination`` is one of ``known``."""
-    if elimination not in known:
-        raise ValueError(f"elimination must be one of {', '.join(map(repr, known))}, got {quoted(elimination)}.")
+def check_elimination(elimination: object, allowed: tuple[object, ...] = ELIMINATION_KINDS) -> None:
+    """Raise ``ValueError`` unless ``elimination`` is one of ``allowed``."""
+    if elimination not in allowed:
+        raise ValueError(f"elimination must be one of {', '.join(map(repr, allowed))}, got {quoted(elimination)}.")
 
 
 def evidence_bound(elimination: str, candidates: int, delta: float) -> float:
@@ -148,23 +150,23 @@ def evidence_bound(elimination: str, candidates: int, delta: float) -> float:
 
 
 def plausible(evidence: Tensor, bound: float) -> Tensor:
-    """Whose ``evidence`` (``s x h``, nats) is within ``bound`` of the largest, bool; if 0 the first of the largest."""
+    """Candidates whose ``evidence`` (``s x h``, nats) is within ``bound`` of the largest, bool; for 0 the first."""
     if bound == 0.0:
         return torch.zeros_like(evidence, dtype=torch.bool).scatter_(1, evidence.argmax(1, keepdim=True), True)
     return evidence >= evidence.amax(1, keepdim=True) - bound
 
 
 def shrinkage(evidence: Tensor, bound: float) -> Tensor:
-    """What multiplies widths where the test is by likelihood, ``s x h``: sqrt(1 - nats below the likeliest / bound).
+    """The factor of widths in the test by likelihood, ``s x h``: sqrt(1 - nats below the likeliest / bound).
 
-    So a candidate counts less and less: its width is whole while it is the likeliest, and 0 when it is removed.
+    The likeliest candidate keeps its whole width, and a candidate that is removed has width 0.
     """
     gap = evidence.amax(1, keepdim=True) - evidence
     return (1.0 - gap / bound).clamp_min_(0.0).sqrt_()
 
 
 def acquisition_set(active: Tensor, evidence: Tensor, last_gain: Tensor) -> Tensor:
-    """Among whom the largest bound is maximised where the test is by likelihood, ``s x h`` bool.
+    """The candidates whose largest bound is maximised in the test by likelihood, ``s x h`` bool.
 
     After a reward that informed the MAP candidate by half a bit or more (``last_gain``, ``s x h`` in nats), that is the
     MAP candidate alone. Otherwise it would go on to exploit, and all active candidates count. So the most flexible
@@ -181,9 +183,9 @@ def run_likelihood_test(
     """The failures after round ``t`` of the test by likelihood, which left ``active``. No argument is written to."""
     gap = evidence.amax(1, keepdim=True) - evidence
     sides = torch.stack([gap, torch.full_like(gap, bound), torch.zeros_like(gap)])
-    known = failures.at > 0
-    at = torch.where(known, failures.at, t).masked_fill(active, 0)
-    return Failures(at, torch.where(known, failures.sides, sides).masked_fill(active, 0.0))
+    failed = failures.at > 0
+    at = torch.where(failed, failures.at, t).masked_fill(active, 0)
+    return Failures(at, torch.where(failed, failures.sides, sides).masked_fill(active, 0.0))
 
 
 def log_density(square: Tensor, variance: Tensor) -> Tensor:

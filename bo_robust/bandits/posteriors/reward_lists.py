@@ -82,9 +82,9 @@ class RewardLists:
         return sums
 
 
-def init(like: Tensor) -> RewardLists:
-    """No rewards of s trials and n arms, in the shape, dtype and device of ``like`` (``s x n``)."""
-    return RewardLists(like.new_zeros(*like.shape, 1 + FIRST_CAPACITY))
+def init(template: Tensor) -> RewardLists:
+    """No rewards of s trials and n arms, in the shape, dtype and device of ``template`` (``s x n``)."""
+    return RewardLists(template.new_zeros(*template.shape, 1 + FIRST_CAPACITY))
 
 
 def raise_floor(lists: RewardLists, floor: float) -> None:

@@ -69,8 +69,8 @@ class ArmStream:
         cuts = [self.start + len(self) * i // ranks for i in (rank, rank + 1)]
         return replace(self, start=cuts[0], stop=cuts[1])
 
-    def blocks(self, like: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """First arm and arms of every block, which must be on the device of ``like``.
+    def blocks(self, template: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """First arm and arms of every block, which must be on the device of ``template``.
 
         Raises ``ValueError`` if a block is not as ``read`` promises, not like the first one, or not finite.
         """
@@ -82,8 +82,8 @@ class ArmStream:
                 raise ValueError(f"{name} must be {stop - start} x d, got shape {tuple(arms.shape)}.")
             if arms.dtype not in (torch.float32, torch.float64):
                 raise ValueError(f"{name} must be float32 or float64, got {arms.dtype}; convert it.")
-            if arms.device != like.device:
-                raise ValueError(f"{name} is on {arms.device}, the posterior on {like.device}; move one.")
+            if arms.device != template.device:
+                raise ValueError(f"{name} is on {arms.device}, the posterior on {template.device}; move one.")
             first = arms[:0] if first is None else first
             if (arms.shape[1], arms.dtype) != (first.shape[1], first.dtype):
                 other = f"the first block {first.shape[1]} of {first.dtype}"

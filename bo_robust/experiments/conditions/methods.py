@@ -112,7 +112,7 @@ class Optimised(ConditionsMethod):
     def acquisition(self, now: Round) -> AcquisitionFunction:
         """The function to maximise."""
 
-    def maximised(self, acquisition: AcquisitionFunction, bounds: Tensor) -> Tensor:
+    def maximized(self, acquisition: AcquisitionFunction, bounds: Tensor) -> Tensor:
         """The argmax ``d``, or the best raw sample where the gradient is NaN, as of a root of a singular covariance."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of searches that stop at maxiter or at a kink, and of jitter
@@ -163,7 +163,7 @@ class UpperBound(Optimised):
 
     def propose(self, now: Round) -> Tensor:
         bound = self.acquisition(now)
-        x = self.maximised(bound, now.problem.x_bounds)
+        x = self.maximized(bound, now.problem.x_bounds)
         return bound.select_condition(x.unsqueeze(0), self.selection_rule).point[0]
 
 
@@ -269,7 +269,7 @@ class MCVaR(Sampled):
         return qUpperConfidenceBound(model, beta=float(PAPER_WIDTH(now.t)) ** 2, sampler=sampler, objective=risk)
 
     def propose(self, now: Round) -> Tensor:
-        x = self.maximised(self.acquisition(now), now.problem.x_bounds)
+        x = self.maximized(self.acquisition(now), now.problem.x_bounds)
         return torch.cat([x, _drawn(now.problem)])
 
 
@@ -328,8 +328,8 @@ class RhoKGApx(AcquisitionFunction):
         at = self.model.transform_inputs(X)
         white = self._white(at)  # b x t x 1
         deviation = (self.k(at, at) + self.noise - white.mT @ white).sqrt()
-        own = self._designs(X[..., 0, : X.shape[-1] - self.conditions.shape[-1]])
-        risk = self._risks(own, at, white, deviation).squeeze(-1)  # K x b
+        proposed = self._designs(X[..., 0, : X.shape[-1] - self.conditions.shape[-1]])
+        risk = self._risks(proposed, at, white, deviation).squeeze(-1)  # K x b
         with torch.no_grad():  # all points are the columns of one product for each design
             columns = at.squeeze(-2), white.squeeze(-1).mT, deviation.squeeze(-1).mT
             best = self._risks(self.known, *columns).argmax(1)  # K x b, of K x n x b
@@ -384,7 +384,7 @@ class RhoKG(Sampled):
     def propose(self, now: Round) -> Tensor:
         """argmax over (x, z), with z moved to the nearest possible point."""
         problem = now.problem
-        x, z = self.maximised(self.acquisition(now), now.gp.bounds).split([problem.dim_x, problem.dim_z])
+        x, z = self.maximized(self.acquisition(now), now.gp.bounds).split([problem.dim_x, problem.dim_z])
         if problem.points is not None and problem.probabilities is not None:
             possible = problem.points[problem.probabilities > 0]
             extent = problem.z_bounds[1] - problem.z_bounds[0]

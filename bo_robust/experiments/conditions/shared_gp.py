@@ -54,7 +54,7 @@ class SharedGP(torch.nn.Module):
     def _maximise(self, X: Tensor, Y: Tensor) -> bool:
         noise_var = (0.1 * _spread(Y)).clamp_min(2.0 * self.min_noise_var)
         self._set(Y.mean(), _spread(Y), noise_var, LENGTHSCALE)
-        return maximised(self.model(X, Y))
+        return maximized(self.model(X, Y))
 
     def _maximise_standardised(self, X: Tensor, Y: Tensor) -> bool:
         """The same fit of standardised observations, with steps of a common size.
@@ -104,7 +104,7 @@ class DefaultGP:
 
     def fit(self, X: Tensor, Y: Tensor) -> bool:
         model = self._made(X, Y)
-        if fitted := maximised(model):
+        if fitted := maximized(model):
             self._state = {k: v for k, v in model.state_dict().items() if not k.startswith("outcome_transform")}
         return fitted
 
@@ -147,7 +147,7 @@ def _spread(Y: Tensor) -> Tensor:
     return Y.var(unbiased=False).clamp_min(1e-2) if len(Y) > 1 else Y.new_tensor(1.0)
 
 
-def maximised(model: SingleTaskGP) -> bool:
+def maximized(model: SingleTaskGP) -> bool:
     """Fit a model; return whether that succeeded."""
     model.train()
     try:

@@ -111,9 +111,9 @@ def load_csv(name: str, data_dir: Path | str | None = None) -> pd.DataFrame:
     return pd.read_csv(verified(name, data_dir))
 
 
-def data_folder(given: Path | str | None) -> Path | None:
+def data_folder(data_dir: Path | str | None) -> Path | None:
     """The folder of data sets: that which is given, or that of the environment variable ``BO_ROBUST_DATA``."""
-    folder = given or os.environ.get("BO_ROBUST_DATA")
+    folder = data_dir or os.environ.get("BO_ROBUST_DATA")
     return Path(folder) if folder else None
 
 

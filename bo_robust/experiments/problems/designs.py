@@ -1,4 +1,4 @@
-"""Problems over designs: test functions over the unit cube and tables of observations, all maximised.
+"""Problems over designs: test functions over the unit cube and tables of observations, all maximized.
 
 Rewards are in standard deviations of f: over the cube, or over the rows of a table.
 """
@@ -30,12 +30,12 @@ SOBOL_POINTS = 1 << 14  # for mean and standard deviation of f over the cube
 
 @dataclass(frozen=True, eq=False)
 class DesignProblem:
-    """Maximise f over the unit cube, or over some of its points."""
+    """Maximize f over the unit cube, or over some of its points."""
 
     name: str  # random numbers depend on it
     d: int
     candidates: Tensor | None  # the points that can be measured, ``m x d``; None: all of the cube
-    value: Callable[[Tensor], Tensor]  # f at points ``n x d``, ``n``: no noise, centred, in its standard deviations
+    value: Callable[[Tensor], Tensor]  # f at points ``n x d``, ``n``: no noise, centered, in its standard deviations
     best: float  # the largest f
     # An observation at a point ``d`` from a uniform and a normal number
     observe: Callable[[Tensor, float, float], float]

@@ -194,7 +194,7 @@ class RareSpikes(Additive):
 
     @property
     def noise_scale(self) -> float:
-        """Valid because spikes are bounded, but too large to be of use."""
+        """A valid scale, because spikes are bounded, but too large to be of use."""
         return math.sqrt(self.magnitude**2 + self.noise_var)
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:

@@ -72,7 +72,7 @@ class UnknownKernelTemperature(OverArms):
         notes = (
             f"{problem.notes} Candidates: the empirical covariance (what algorithms without candidates use), and "
             f"SE and Matern kernels of variance {scale:.4g}, the mean of the empirical k(x, x), over the sensors' "
-            "numbers in the file: it gives no locations, but neighbours in number are alike (what is left of the "
+            "numbers in the file: it gives no locations, but neighbors in number are alike (what is left of the "
             "temperature beside the mean of all sensors has correlation .77 at distance 1, .24 at 5, -.05 at 10 in "
             "the past rows). None of them is known to be right."
         )

@@ -18,7 +18,7 @@ from bo_robust.utils.specs import quoted
 
 TERMS = 100  # a_i k(., x_i) of a random RKHS function (Ray Chowdhury & Gopalan 2019, sec. 6)
 SUP_DELTA = 0.1  # a GP draw exceeds its stated sup bound somewhere with at most this probability
-ARM_CHUNK = 1 << 14  # arms whose covariances with the centres of the bumps are held at once
+ARM_CHUNK = 1 << 14  # arms whose covariances with the centers of the bumps are held at once
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)  # quadrature on [-1, 1], the support of phi
 PHI = np.exp(-1.0 / (1.0 - NODES**2))
 HALF_WIDTH = 0.44647931378221695  # h(HALF_WIDTH) = h(0) / 2
@@ -147,12 +147,12 @@ class ManyArms(OverArms):
         norms = np.empty(len(trials))
         for row, rng in enumerate(trials.streams()):
             a = torch.from_numpy(rng.uniform(-1.0, 1.0, TERMS))
-            centres = torch.from_numpy(rng.random((TERMS, self.dim)))
+            centers = torch.from_numpy(rng.random((TERMS, self.dim)))
             for f, X in zip(means[row].split(ARM_CHUNK), arms.split(ARM_CHUNK), strict=True):
-                f.copy_(covariance(X, centres) @ a)
+                f.copy_(covariance(X, centers) @ a)
             top = means[row].abs().max()
             means[row] /= top
-            norms[row] = float((a @ covariance(centres, centres) @ a).sqrt() / top)
+            norms[row] = float((a @ covariance(centers, centers) @ a).sqrt() / top)
         rewards = reward_fields(self.noise, Gaussian(self.noise_var), means, 1.0, self.alpha)
         notes = (
             f"{self.num_arms} arms uniform in [0, 1]^{self.dim}, one set for all trials; f / max|f| of {TERMS} "
@@ -222,7 +222,7 @@ class HardInstance(OverArms):
         if self.peaks < 1:
             raise ValueError(f"peaks must be at least 1, got {self.peaks}.")
         X, covariance = even_points(self.num_arms), SquaredExponential(self.lengthscale)
-        centres = (np.arange(self.peaks) + 0.5) / self.peaks
+        centers = (np.arange(self.peaks) + 0.5) / self.peaks
         c = 2.0 * self.peaks * HALF_WIDTH  # g(1 / (2 M)) = gap
         with np.errstate(all="ignore"):  # an overflow is reported below, with a remedy
             norm = _norm(covariance, c, self.gap)
@@ -231,7 +231,7 @@ class HardInstance(OverArms):
                 f"peaks={self.peaks} are so narrow for lengthscale={self.lengthscale:g} that their norm is beyond "
                 "float64; take fewer peaks or a smaller lengthscale."
             )
-        bumps = 2.0 * self.gap * _h(c * (X[:, 0].numpy() - centres[:, None])) / _h(np.zeros(1))
+        bumps = 2.0 * self.gap * _h(c * (X[:, 0].numpy() - centers[:, None])) / _h(np.zeros(1))
         places = [int(rng.integers(self.peaks)) for rng in trials.streams()]
         notes = (
             f"Lower-bound instance: bump of height {2 * self.gap:g} at one of {self.peaks} places, norm exactly "
@@ -289,5 +289,5 @@ def square_root(K: np.ndarray) -> np.ndarray:
 def _random_function(K: np.ndarray, rng: np.random.Generator, positive: bool) -> tuple[np.ndarray, float]:
     """f at the arms ``n``, and its RKHS norm sqrt(a^T K a)."""
     a = rng.uniform(0.0 if positive else -1.0, 1.0, TERMS)
-    centres = rng.integers(0, len(K), TERMS)
-    return K[:, centres] @ a, math.sqrt(a @ K[np.ix_(centres, centres)] @ a)
+    centers = rng.integers(0, len(K), TERMS)
+    return K[:, centers] @ a, math.sqrt(a @ K[np.ix_(centers, centers)] @ a)

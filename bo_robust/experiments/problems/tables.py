@@ -1,6 +1,6 @@
 """Problems over arms from data tables.
 
-A table is ``m x n``: one row per time, one column per arm. Kernel, centre, scale, lambda, B and v come from
+A table is ``m x n``: one row per time, one column per arm. Kernel, center, scale, lambda, B and v come from
 ``history``. f and the rewards come from ``table``, which algorithms see only through rewards: a reward is the chosen
 arm's entry in a uniformly random row. All trials share f.
 
@@ -41,13 +41,13 @@ def correlation_kernel(rows: np.ndarray) -> Tensor:
     """Empirical correlation of the columns, ``n x n``, k(x, x) = 1; constant columns have correlation 0 with others."""
     deviation = rows - rows.mean(axis=0)
     constant = np.ptp(rows, axis=0) == 0
-    standardised = np.where(constant, 0.0, deviation) / np.where(constant, 1.0, deviation.std(axis=0))
-    C = standardised.T @ standardised / len(rows)
+    standardized = np.where(constant, 0.0, deviation) / np.where(constant, 1.0, deviation.std(axis=0))
+    C = standardized.T @ standardized / len(rows)
     C[constant, constant] = 1.0  # two masks index in pairs: the diagonal alone
     return _projected(C)
 
 
-def centred_problem(
+def centered_problem(
     name: str, history: np.ndarray, table: np.ndarray, trials: Trials, *, notes: str, **fields: Any
 ) -> Problem:
     """A problem whose rewards and regret are in MADs from the median of ``history``, all arms pooled.
@@ -59,15 +59,15 @@ def centred_problem(
     rewards are uniform rows of the scaled ``table``. ``notes`` name the source. ``ValueError`` is raised if ``history``
     cannot be scaled.
     """
-    centre, scale = median_mad(history)
-    past, later = (history - centre) / scale, (table - centre) / scale
+    center, scale = median_mad(history)
+    past, later = (history - center) / scale, (table - center) / scale
     v, v_table = (float(np.square(y).mean(axis=0).max()) for y in (past, later))
     found = {
         "noise_var": float(np.median(past.var(axis=0))),
         "norm_bound": float(np.abs(past.mean(axis=0)).max()),
         "moment_bound": v,
         "notes": (
-            f"{notes} Rewards and regret: (y - {centre:.6g}) / {scale:.6g}, median and MAD of the past "
+            f"{notes} Rewards and regret: (y - {center:.6g}) / {scale:.6g}, median and MAD of the past "
             f"rows. v = {v:.4g} is the largest E|y|^2 of an arm in the past rows; in the rows "
             f"rewards are drawn from it is {v_table:.4g}. B is the largest |mean| of an arm in the past "
             f"rows, not an RKHS norm. {SHARED_F}"
@@ -82,7 +82,7 @@ def paper_problem(
     """A problem with the constants of Ray Chowdhury & Gopalan 2019: B = max f, v = mean squared entry, lambda = 1.
 
     Rewards AND regret are divided by the largest mean of ``table``, so B = 1. The published scripts divide only f. The
-    paper's algorithms pull the same arms on either scale. Arguments are those of :func:`centred_problem`.
+    paper's algorithms pull the same arms on either scale. Arguments are those of :func:`centered_problem`.
     """
     top = float(table.mean(axis=0).max())
     rewards = table / top
@@ -94,7 +94,7 @@ def paper_problem(
         "notes": (
             f"{notes} Rewards and regret: y / {top:.6g}, the largest mean (the published script scales only "
             f"f). v = {v:.4g} is the mean of y^2 over all arms as in the paper; it is NOT a bound: the "
-            f"largest arm has {v_arm:.4g}. B = max f, not an RKHS norm. Rewards are not centred, truncation "
+            f"largest arm has {v_arm:.4g}. B = max f, not an RKHS norm. Rewards are not centered, truncation "
             f"to 0 is biased. {SHARED_F}"
         ),
     }
@@ -124,7 +124,7 @@ def _projected(C: np.ndarray) -> Tensor:
     return torch.from_numpy(C)
 
 
-SCALINGS: dict[str, Callable[..., Problem]] = {"paper": paper_problem, "centred": centred_problem}
+SCALINGS: dict[str, Callable[..., Problem]] = {"paper": paper_problem, "centered": centered_problem}
 
 
 def _scaling(scaling: str) -> Callable[..., Problem]:
@@ -141,7 +141,7 @@ class DJIA29(OverArms):
     paper sets no history apart.
     """
 
-    scaling: str = "paper"  # "paper" (:func:`paper_problem`) or "centred" (:func:`centred_problem`)
+    scaling: str = "paper"  # "paper" (:func:`paper_problem`) or "centered" (:func:`centered_problem`)
     data_dir: Path | str | None = None
 
     def make(self, trials: Trials) -> Problem:
@@ -159,7 +159,7 @@ class DJIA29(OverArms):
 class CMULight(OverArms):
     """Which of 41 light sensors reads most on average, in a random one of 192 test rows."""
 
-    scaling: str = "paper"  # "paper" or "centred" (by the 601 train rows), as in :class:`DJIA29`
+    scaling: str = "paper"  # "paper" or "centered" (by the 601 train rows), as in :class:`DJIA29`
     data_dir: Path | str | None = None
 
     def make(self, trials: Trials) -> Problem:
@@ -178,7 +178,7 @@ class CMULight(OverArms):
 
 @dataclass(frozen=True)
 class Abalone(OverArms):
-    """Which of 4,177 abalones has the most rings, from 8 standardised features (UCI data).
+    """Which of 4,177 abalones has the most rings, from 8 standardized features (UCI data).
 
     The features are sex (1 for adults, 0 for infants) and seven measurements. Each has its mean subtracted and is
     divided by its standard deviation, because outlying heights would squeeze a scale of [0, 1]. f = (rings - 1) / 28,
@@ -204,7 +204,7 @@ class Abalone(OverArms):
         means, X = trials.share(f), torch.from_numpy(features)
         rewards = reward_fields(self.noise, Gaussian(self.noise_var), means, 1.0, self.alpha)
         notes = (
-            f"UCI abalone (Nash et al. 1994), {covariance} on standardised features; rewards "
+            f"UCI abalone (Nash et al. 1994), {covariance} on standardized features; rewards "
             f"{rewards['rewards']}; f is the real target, (rings - {rings.min():g}) / "
             f"{rings.max() - rings.min():g}. A random arm loses {1.0 - f.mean():.3f} a round on average: divide "
             "by it for the regret relative to random arms. The features explain about half the variance of the "

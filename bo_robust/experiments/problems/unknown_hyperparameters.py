@@ -1,4 +1,4 @@
-"""Functions whose kernel is one of a few, and draws whose prior mean is: experiments (a) to (d) of HE-GP-UCB.
+"""Functions with one of a few kernels, and draws with one of a few prior means: experiments (a) to (d) of HE-GP-UCB.
 
 Source: Ziomek, Adachi & Osborne (ICML 2024), section 7 and Appendix J. The paper states the functions, the candidates
 of (a) and (c), the initial designs of (a) and (b), rounds and delta = 0.1. Kernels, noise, R, B and grids are ours. In
@@ -208,8 +208,8 @@ class UnknownMean(OverArms):
             raise ValueError(f"outputscale is k(x, x), which the method wants <= 1; got {self.outputscale!r}.")
         if not 0.0 < hill < tallest < math.inf:
             raise ValueError(f"hill and tallest must be numbers with 0 < hill < tallest, got {hill!r} and {tallest!r}.")
-        centres = (torch.arange(HILLS, dtype=X.dtype) + 0.5) / HILLS
-        away = (X - centres).abs()  # n x 10
+        centers = (torch.arange(HILLS, dtype=X.dtype) + 0.5) / HILLS
+        away = (X - centers).abs()  # n x 10
         shapes = torch.where(away < 0.04, 0.5 * (1.0 + torch.cos(math.pi * away / 0.04)), 0.0).T
         # Row u raises hill u; the last row raises none.
         means = (hill + (tallest - hill) * torch.eye(HILLS + 1, HILLS, dtype=X.dtype)) @ shapes

@@ -24,7 +24,7 @@ from bo_robust.ops.arm_update.naive import ArmBuffers, PriorRows, begin_round_
 # A tile has TILE_BYTES and from NARROWEST to WIDEST float64 arms (twice as many in float32). PROGRAMS are the goal.
 TILE_BYTES, WIDEST, NARROWEST, PROGRAMS, NUM_WARPS = 1 << 14, 256, 32, 512, 4
 COLUMN = 256  # Rows read at a time where only one arm of each is needed
-# Sizes that grow during a run: a kernel specialised to them would be compiled again and again.
+# Sizes that grow during a run: a kernel specialized to them would be compiled again and again.
 GROWING = ["m", "k", "capacity", "slots"]
 
 

@@ -15,7 +15,7 @@ C_base has two layouts.
       C_base[a, :] = K[a, :] - K_aD (K_DD + lambda N^-1)^-1 K_D = w^T K_D,    w = e_a - R^T R K_Da,
 
   where R = L^-1 S, S = (N / lambda)^(1/2), L L^T = I + S K_DD S. At the end of a block one m x m Cholesky
-  factorisation gives a new R. A block lasts max(block, m / 4) rounds, so that this is O(m^2) per round. The explicit
+  factorization gives a new R. A block lasts max(block, m / 4) rounds, so that this is O(m^2) per round. The explicit
   inverse R^T R would lose the digits of lambda / N twice over, and updates of the rows of C_base would multiply errors
   by N / lambda with every new arm.
 
@@ -35,7 +35,7 @@ from torch import Tensor
 
 from bo_robust.utils.linalg import all_numbers, on_cuda
 
-# Rounds of a block, by measurement. A short block reads few pending rows. A long one factorises seldom, which matters
+# Rounds of a block, by measurement. A short block reads few pending rows. A long one factorizes seldom, which matters
 # in the low-rank layout while rows are short.
 SHORT_BLOCK = 32
 LONG_BLOCK = 96
@@ -235,7 +235,7 @@ def end_block_(buffers: ArmBuffers) -> None:
         torch.mul(buffers.counts.gather(1, row_arm), in_use, out=buffers.row_counts[:, :m])
         buffers.block_filled.copy_(buffers.filled)
         buffers.root_ready.fill_(False)
-        if buffers.pending.shape[1] < m // 4:  # keeps the O(m^3) factorisation at O(m^2) per round
+        if buffers.pending.shape[1] < m // 4:  # keeps the O(m^3) factorization at O(m^2) per round
             s, n = buffers.mean.shape
             buffers.replace(pending=buffers.pending.new_empty(s, m // 4, n))
     buffers.num_pending = 0
@@ -246,7 +246,7 @@ def refresh_root_(buffers: ArmBuffers, trials: slice, m: int, *, branch_free: bo
     """Compute R of ``trials`` over their first ``m`` rows.
 
     All eigenvalues of I + S K_DD S are >= 1, so the Cholesky factor exists unless lambda / N is below the rounding of
-    k(x, x). Then rounding is added to the diagonal for a second factorisation. ``branch_free`` always computes the
+    k(x, x). Then rounding is added to the diagonal for a second factorization. ``branch_free`` always computes the
     second one, so that nothing is read back to the host.
     """
     row_arm = buffers.row_arm[trials, :m]

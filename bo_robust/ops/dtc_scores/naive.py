@@ -187,8 +187,8 @@ class _FormColumns:
     def __init__(self, arms: Tensor, points: Tensor, form: Form) -> None:
         self.arms, self.form = arms, form
         self.by_product = points.dtype == torch.float64 and (form.gaussian or form.linear > 0.0)
-        self.centre = points.mean((0, 1))
-        y = (points - self.centre).mul_(form.scales)
+        self.center = points.mean((0, 1))
+        y = (points - self.center).mul_(form.scales)
         if self.by_product:
             # (x, ||x||^2, 1) . (2 y, -1, -||y||^2) = -||x - y||^2
             y = torch.cat([2.0 * y, -torch.ones_like(y[..., :1]), -y.square().sum(2, keepdim=True)], 2)
@@ -198,7 +198,7 @@ class _FormColumns:
 
     def __call__(self, trials: slice, rows: slice) -> tuple[Tensor, Tensor]:
         form, y = self.form, self.y[trials]
-        x = (self.arms[rows].to(y.dtype) - self.centre).mul_(form.scales)
+        x = (self.arms[rows].to(y.dtype) - self.center).mul_(form.scales)
         k, e = self.buffers[:, : len(y), : len(x)].unbind()
         if self.by_product:
             x = torch.cat([x, x.square().sum(1, keepdim=True), torch.ones_like(x[:, :1])], 1)

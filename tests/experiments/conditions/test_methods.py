@@ -10,7 +10,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, PAPER_WIDTH, VUCB, RhoKG, Round, resample
 from bo_robust.experiments.conditions.shared_gp import DefaultGP, SharedGP
-from bo_robust.experiments.loop_environment import initial_pairs
+from bo_robust.experiments.loop_conditions import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.utils.random import stream
 
@@ -160,5 +160,5 @@ def test_where_the_gradient_is_nan_the_best_sample_is_taken(device):
     bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64, device=device)
     acquisition = _NaNGradient(model=None)
     torch.manual_seed(0)
-    x = CONDITIONS_METHODS["mc-var"](raw_samples=256).maximised(acquisition, bounds)
+    x = CONDITIONS_METHODS["mc-var"](raw_samples=256).maximized(acquisition, bounds)
     assert float((x - 0.3).abs().sum()) < 0.15  # 256 Sobol points leave no square of side 0.1 empty

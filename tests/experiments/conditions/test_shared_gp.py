@@ -5,7 +5,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.experiments.conditions import shared_gp as module
 from bo_robust.experiments.conditions.shared_gp import MIN_NOISE_VAR, DefaultGP, SharedGP
-from bo_robust.experiments.loop_environment import initial_pairs
+from bo_robust.experiments.loop_conditions import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
 
 
@@ -63,15 +63,15 @@ def test_appended_conditions_are_those_points(device, kind):
 def test_fits_of_observations_of_large_variance_succeed(device, monkeypatch):
     """Round 15 of a portfolio run: in raw units the first step leaves a kernel matrix that is not positive definite."""
     surrogate, X, Y = data(device)
-    attempts, maximised, expected = [], module.maximised, SharedGP(surrogate.bounds)
+    attempts, maximized, expected = [], module.maximized, SharedGP(surrogate.bounds)
     assert expected.fit(X, 10.0 * Y)
 
     def first_fails(model):
         attempts.append(float(model.train_targets.var()))
-        return len(attempts) > 1 and maximised(model)
+        return len(attempts) > 1 and maximized(model)
 
-    monkeypatch.setattr(module, "maximised", first_fails)
+    monkeypatch.setattr(module, "maximized", first_fails)
     assert surrogate.fit(X, 10.0 * Y)
     assert attempts[0] > 10.0
-    assert attempts[1] == pytest.approx(20 / 19)  # standardised
+    assert attempts[1] == pytest.approx(20 / 19)  # standardized
     assert likelihood(surrogate, X, 10.0 * Y) == pytest.approx(likelihood(expected, X, 10.0 * Y), abs=1e-3)

@@ -26,7 +26,7 @@ def test_f_is_the_scaled_target(problem, data_dir):
     assert "0.681" in problem.notes
 
 
-def test_features_are_standardised(problem, data_dir):
+def test_features_are_standardized(problem, data_dir):
     table = pd.read_csv(data_dir / "abalone/abalone.csv.gz")
     X = problem.arms.numpy()
     assert X.shape == (4177, 8)

@@ -45,7 +45,7 @@ def test_the_table_that_ships_is_the_one_of_the_data_folder(data_dir):
 def test_your_own_table(tmp_path):
     """Designs (a, red), (a, blue) and (b, red), of which the first has two replicates: means 2, 5 and 8, sd 3."""
     file = tmp_path / "mine.csv"
-    file.write_text("temperature,colour,impurity\n10,red,1\n20,blue,5\n10,red,3\n20,red,8\n")
+    file.write_text("temperature,color,impurity\n10,red,1\n20,blue,5\n10,red,3\n20,red,8\n")
     problem = make("csv", file=str(file), target="impurity", maximize=False)
     assert problem.candidates.tolist() == [[0.0, 0.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.0]]  # categories: blue, red
     assert problem.value(problem.candidates).tolist() == [1.0, -1.0, 0.0]

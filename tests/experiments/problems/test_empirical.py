@@ -4,7 +4,7 @@ import torch
 
 from bo_robust.experiments.problems.base import Trials
 from bo_robust.experiments.problems.tables import (
-    centred_problem,
+    centered_problem,
     correlation_kernel,
     covariance_kernel,
     paper_problem,
@@ -34,8 +34,8 @@ def test_constant_column_is_uncorrelated():
     np.testing.assert_allclose(correlation_kernel(rows).numpy(), [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]], atol=1e-15)
 
 
-def test_centred_problem_by_hand():
-    problem = centred_problem("x", HISTORY, TABLE, Trials([0, 9], 0), notes="Data.", arm_names=("a", "b"))
+def test_centered_problem_by_hand():
+    problem = centered_problem("x", HISTORY, TABLE, Trials([0, 9], 0), notes="Data.", arm_names=("a", "b"))
     np.testing.assert_allclose(problem.f.numpy(), [[-1 / 3, 5 / 3]] * 2)  # means 3, 6 less 3.5, over 1.5
     np.testing.assert_allclose(problem.rewards.table.numpy(), (TABLE - 3.5) / 1.5)
     # scaled history: arm 1 (-2.5, -0.5, 1.5)/1.5, arm 2 (-1.5, 2.5, 0.5)/1.5

@@ -15,14 +15,14 @@ from bo_robust.utils.random import stream
 @pytest.mark.parametrize(("positive", "low"), [(False, -1.0), (True, 0.0)])
 def test_rkhs_function_is_the_sum_of_the_paper(positive, low):
     rng = stream(11, "problem", 3)
-    a, centres = rng.uniform(low, 1.0, 100), rng.integers(0, 20, 100)
+    a, centers = rng.uniform(low, 1.0, 100), rng.integers(0, 20, 100)
     x = np.linspace(0, 1, 20)
-    f = sum(a[i] * np.exp(-((x - x[centres[i]]) ** 2) / (2 * 0.2**2)) for i in range(100))
+    f = sum(a[i] * np.exp(-((x - x[centers[i]]) ** 2) / (2 * 0.2**2)) for i in range(100))
     scaled = make_problem("rkhs_function", [3], 11, num_arms=20, positive=positive)
     np.testing.assert_allclose(scaled.f[0].numpy(), f / np.abs(f).max(), rtol=1e-10, atol=1e-12)
     assert scaled.norm_bound == 1.0
     assert scaled.moment_bound == pytest.approx(4.0)
-    gram = np.exp(-((x[centres][:, None] - x[centres]) ** 2) / (2 * 0.2**2))
+    gram = np.exp(-((x[centers][:, None] - x[centers]) ** 2) / (2 * 0.2**2))
     norm = math.sqrt(a @ gram @ a) / np.abs(f).max()
     stated = float(re.search(r"norms of these trials are ([\d.]+)", scaled.notes).group(1))
     assert stated == pytest.approx(norm, rel=0.01)
@@ -79,8 +79,8 @@ def test_many_arms_is_the_sum_over_one_set_of_arms(device):
     assert np.array_equal(problem.arms.cpu().numpy(), arms)
     for row, trial in enumerate([4, 9]):
         rng = stream(7, "problem", trial)
-        a, centres = rng.uniform(-1.0, 1.0, 100), rng.random((100, 3))
-        f = np.exp(-((arms[:, None] - centres) ** 2).sum(2) / (2 * 0.4**2)) @ a
+        a, centers = rng.uniform(-1.0, 1.0, 100), rng.random((100, 3))
+        f = np.exp(-((arms[:, None] - centers) ** 2).sum(2) / (2 * 0.4**2)) @ a
         np.testing.assert_allclose(problem.f[row].cpu().numpy(), f / np.abs(f).max(), rtol=1e-10, atol=1e-12)
     assert (problem.kernel, problem.rewards) == (SquaredExponential(0.4), Gaussian(0.01))
     assert (problem.noise_var, problem.noise_scale) == (0.01, pytest.approx(0.1))

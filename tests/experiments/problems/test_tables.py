@@ -40,8 +40,8 @@ def test_djia29(data_dir, device):
     np.testing.assert_allclose(problem.kernel.numpy(), frame.corr().to_numpy(), rtol=1e-8, atol=1e-10)
 
 
-def test_djia29_centred(data_dir, device):
-    problem = make_problem("djia29", [0], 0, data_dir=data_dir, scaling="centred")
+def test_djia29_centered(data_dir, device):
+    problem = make_problem("djia29", [0], 0, data_dir=data_dir, scaling="centered")
     check(problem, device)
     table = problem.rewards.table
     assert float(table.flatten().quantile(0.5)) == pytest.approx(0.0, abs=1e-9)

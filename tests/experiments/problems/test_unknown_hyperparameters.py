@@ -93,11 +93,11 @@ def test_mean():
     assert candidates.names[0] == "hill 1"
     assert candidates.names[10] == "none"
     means = candidates.prior_means
-    centres = torch.arange(5, 101, 10)
+    centers = torch.arange(5, 101, 10)
     for u in range(11):
         heights = [3.0 if i == u else 1.0 for i in range(10)]
-        assert means[u, centres].tolist() == pytest.approx(heights, rel=1e-9)
-        assert means[u, centres - 5].tolist() == [0.0] * 10  # flat between hills
+        assert means[u, centers].tolist() == pytest.approx(heights, rel=1e-9)
+        assert means[u, centers - 5].tolist() == [0.0] * 10  # flat between hills
     assert float(means[10, 7]) == pytest.approx(0.5 * (1 + math.cos(math.pi / 2)), rel=1e-9)  # .02 from a top: half
     assert stats.chisquare(np.bincount(true, minlength=11)).pvalue > 1e-3
     assert torch.equal(problem.prior_mean, means[true])
@@ -123,7 +123,7 @@ def test_temperature(data_dir):
     assert problem.candidates.true is None
     for k in K:
         check_kernel_matrix(k)
-    # what the notes say of neighbours
+    # what the notes say of neighbors
     past = np.load(data_dir / "intel_lab/intel_lab_30min.npz")["temperature_train"].astype(np.float64)
     alike = np.corrcoef(past - past.mean(1, keepdims=True), rowvar=False)
     shown = [np.diag(alike, lag).mean() for lag in (1, 5, 10)]

@@ -37,13 +37,13 @@ class OverConditions(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConditionsProblem:
-    """Maximise VaR_alpha(f(x, Z)) over x, with Z finite or continuous.
+    """Maximize VaR_alpha(f(x, Z)) over x, with Z finite or continuous.
 
     VaR_alpha is the LOWER quantile inf{v: P(f <= v) >= alpha}; BoTorch's ``VaR(alpha)`` counts from the other tail.
     """
 
     name: str
-    f: Callable[[Tensor], Tensor]  # The noiseless objective, to be maximised: `... x (d_x + d_z)` to `...`
+    f: Callable[[Tensor], Tensor]  # The noiseless objective, to be maximized: `... x (d_x + d_z)` to `...`
     environment: FiniteEnvironment | ContinuousEnvironment  # The distribution of Z
     x_bounds: Tensor  # Box of x, `2 x d_x`, lower row first
     z_bounds: Tensor  # Box that holds every z, `2 x d_z`
@@ -82,9 +82,9 @@ def grid(lower: float, upper: float, side: int, dim: int, device: torch.device |
     return torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
 
 
-def bell(points: Tensor, centre: float, scale: float | Tensor) -> FiniteEnvironment:
-    """P(z) proportional to exp(-||(z - centre) / scale||^2) on points ``w x d_z``."""
-    return FiniteEnvironment(points, torch.softmax(-((points - centre) / scale).square().sum(-1), dim=0))
+def bell(points: Tensor, center: float, scale: float | Tensor) -> FiniteEnvironment:
+    """P(z) proportional to exp(-||(z - center) / scale||^2) on points ``w x d_z``."""
+    return FiniteEnvironment(points, torch.softmax(-((points - center) / scale).square().sum(-1), dim=0))
 
 
 class Optimum(NamedTuple):
@@ -163,7 +163,7 @@ def _environment(problem: ConditionsProblem, z_points: int) -> tuple[Tensor, Ten
         return problem.points, problem.probabilities
     environment = problem.environment
     assert isinstance(environment, ContinuousEnvironment)
-    # An unscrambled sequence begins at 0: half a cell centres the points.
+    # An unscrambled sequence begins at 0: half a cell centers the points.
     sobol = SobolEngine(problem.dim_z).draw(z_points, dtype=torch.float64) + 0.5 / z_points
     points = unnormalize(sobol.to(problem.z_bounds), problem.z_bounds)
     log_prob = environment.log_prob(points)

@@ -1,4 +1,4 @@
-"""Portfolio optimisation under uncertain costs (Cakmak et al. 2020; Nguyen et al. 2021, sec. 4.2).
+"""Portfolio optimization under uncertain costs (Cakmak et al. 2020; Nguyen et al. 2021, sec. 4.2).
 
 f is the posterior mean of a Gaussian process on 3000 backtests of CVXPortfolio, rebuilt from the data and the
 hyperparameters that its authors saved.
@@ -42,8 +42,8 @@ class Portfolio(OverConditions):
         points = SobolEngine(2, scramble=True, seed=Z_SEED).draw(NUM_Z, dtype=torch.float64).to(device)
         notes = (
             "Posterior mean of a GP (Matern-5/2 ARD, hyperparameters as saved by Cakmak et al. 2020) on their 3000 "
-            "backtests. The files hold a loss; f is minus it, the return in % a year, to be maximised. f is not "
-            "standardised (its standard deviation is 3.8). Ours: the 100 points of Z, a scrambled Sobol set of "
+            "backtests. The files hold a loss; f is minus it, the return in % a year, to be maximized. f is not "
+            "standardized (its standard deviation is 3.8). Ours: the 100 points of Z, a scrambled Sobol set of "
             f"seed {Z_SEED} on [0, 1]^2 (the paper says only uniform on 100), and noise_var = 0.01 taken to be in "
             "(% a year)^2. The best x found is on the edge of the box, at (0, 1, 0.589) with VaR 17.77."
         )
@@ -71,7 +71,7 @@ def _return(data_dir: Path | str | None, device: torch.device | str) -> Callable
     K.diagonal().add_(noise_var)
     residuals = (loss - mean) / sd - constant
     weights = torch.cholesky_solve(residuals.unsqueeze(-1), torch.linalg.cholesky(K)).squeeze(-1)
-    # Back from standardised units, and from loss to return.
+    # Back from standardized units, and from loss to return.
     weights, offset = -sd * weights, -mean - sd * constant
 
     def value(at: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ def _return(data_dir: Path | str | None, device: torch.device | str) -> Callable
 
 
 def saved_gp(saved: dict[str, list[float]]) -> tuple[Matern, float, float]:
-    """Covariance, noise variance and constant mean from the saved GPyTorch state, in standardised units."""
+    """Covariance, noise variance and constant mean from the saved GPyTorch state, in standardized units."""
 
     def positive(name: str) -> tuple[float, ...]:
         return tuple(softplus(torch.tensor(saved[name], dtype=torch.float64)).tolist())

@@ -1,7 +1,7 @@
-"""A robot hand pushes a disc towards a goal (Wang & Jegelka 2017; Nguyen et al. 2021, sec. 4.2), on Box2D.
+"""A robot hand pushes a disc toward a goal (Wang & Jegelka 2017; Nguyen et al. 2021, sec. 4.2), on Box2D.
 
 The simulation is our own, from the published constants. It is seen from above, without gravity. Friction joints with
-the ground brake disc and hand. A controller drives the hand at a steady velocity from its start towards the disc.
+the ground brake disc and hand. A controller drives the hand at a steady velocity from its start toward the disc.
 """
 
 import importlib
@@ -65,7 +65,7 @@ def push(r_x: float, r_y: float, t: float, box2d: ModuleType | None = None) -> t
     """Push a disc that lies at the origin; return its final position.
 
     The hand starts at (r_x, r_y) and pushes for ``t`` tenths of a second. A second without pushing follows. A hand that
-    starts exactly on the disc's centre has no direction and does not push. ``box2d`` is the module, imported if not
+    starts exactly on the disc's center has no direction and does not push. ``box2d`` is the module, imported if not
     given; ``ImportError`` is raised if it is not installed.
     """
     b2 = box2d or _box2d()
@@ -75,9 +75,11 @@ def push(r_x: float, r_y: float, t: float, box2d: ModuleType | None = None) -> t
     # The hand's short side faces along its way: a rectangle looks the same from both ends, so atan2 is arctan(y / x).
     hand = world.CreateDynamicBody(position=(r_x, r_y), angle=math.atan2(r_y, r_x))
     circle, rectangle = b2.b2CircleShape(radius=DISC["radius"]), b2.b2PolygonShape(box=HAND["half_sides"])
-    for body, shape, of in ((disc, circle, DISC), (hand, rectangle, HAND)):
-        body.CreateFixture(shape=shape, density=of["density"], friction=of["friction"])
-        world.CreateFrictionJoint(bodyA=ground, bodyB=body, maxForce=of["max_force"], maxTorque=of["max_torque"])
+    for body, shape, category in ((disc, circle, DISC), (hand, rectangle, HAND)):
+        body.CreateFixture(shape=shape, density=category["density"], friction=category["friction"])
+        world.CreateFrictionJoint(
+            bodyA=ground, bodyB=body, maxForce=category["max_force"], maxTorque=category["max_torque"]
+        )
     distance = math.hypot(r_x, r_y)
     speed = SPEED / distance if distance > 0.0 else 0.0
     target_x, target_y = -r_x * speed, -r_y * speed

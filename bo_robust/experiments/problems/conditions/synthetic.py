@@ -33,7 +33,7 @@ class AnalyticProblem(OverConditions):
 
     @abstractmethod
     def f(self, X: Tensor) -> Tensor:
-        """The function without noise, to be maximised: ``... x (dim_x + dim_z)`` to ``...``."""
+        """The function without noise, to be maximized: ``... x (dim_x + dim_z)`` to ``...``."""
 
     def make(self, device: torch.device | str) -> ConditionsProblem:
         box = torch.tensor([[0.0], [1.0]], device=device, dtype=torch.float64).repeat(1, self.dim_x)
@@ -48,7 +48,7 @@ class AnalyticProblem(OverConditions):
 
 
 class Branin(AnalyticProblem):
-    """Branin-Hoo with one decision and one environment variable, negated and standardised.
+    """Branin-Hoo with one decision and one environment variable, negated and standardized.
 
     f = -((v - 5.1 u^2 / (4 pi^2) + 5 u / pi - 6)^2 + (10 - 10 / (8 pi)) cos u - 44.81) / 51.95 at u = 15 x - 5,
     v = 15 z. The scale is that of Picheny et al. 2013, the range [-4.88, 1.05].
@@ -91,7 +91,7 @@ class GoldsteinPrice(AnalyticProblem):
 
 
 class Hartmann3OneTwo(AnalyticProblem):
-    """Hartmann-3, to be maximised, with one decision and two environment variables."""
+    """Hartmann-3, to be maximized, with one decision and two environment variables."""
 
     name = "hartmann3_12"
     dim_z = 2
@@ -104,12 +104,12 @@ class Hartmann3OneTwo(AnalyticProblem):
     )
 
     def f(self, X: Tensor) -> Tensor:
-        steepness, centres, heights = X.new_tensor(STEEPNESS), X.new_tensor(CENTRES), X.new_tensor(HEIGHTS)
-        return torch.exp(-(steepness * (X.unsqueeze(-2) - centres).square()).sum(-1)) @ heights
+        steepness, centers, heights = X.new_tensor(STEEPNESS), X.new_tensor(CENTRES), X.new_tensor(HEIGHTS)
+        return torch.exp(-(steepness * (X.unsqueeze(-2) - centers).square()).sum(-1)) @ heights
 
 
 class Hartmann3TwoOne(Hartmann3OneTwo):
-    """Hartmann-3, to be maximised, with two decisions and one environment variable."""
+    """Hartmann-3, to be maximized, with two decisions and one environment variable."""
 
     name = "hartmann3_21"
     dim_x, dim_z = 2, 1

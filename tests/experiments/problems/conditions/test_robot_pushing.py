@@ -71,12 +71,12 @@ def test_control_loop():
     assert world.joints == [(5.0, 2.0), (2.0, 2.0)]
     assert (disc.fixture["shape"], disc.fixture["density"], disc.fixture["friction"]) == ({"radius": 1.0}, 0.05, 0.01)
     assert (hand.fixture["shape"], hand.fixture["density"]) == ({"box": (0.3, 1.0)}, 0.1)
-    # 25 pushed steps at gain 30 bring 1 - 0.7^25 of the speed 5, towards the disc: (-3, -4) / 5 of it.
+    # 25 pushed steps at gain 30 bring 1 - 0.7^25 of the speed 5, toward the disc: (-3, -4) / 5 of it.
     reached = 5.0 * (1.0 - 0.7**25)
     assert hand.linearVelocity == pytest.approx((-0.6 * reached, -0.8 * reached))
 
 
-def test_a_hand_on_the_centre_does_not_push():
+def test_a_hand_on_the_center_does_not_push():
     assert push(0.0, 0.0, 30.0, STAND_IN) == (0.0, 0.0)
     assert problems[-1].bodies[1].linearVelocity == (0.0, 0.0)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bo_robust.experiments.config import Panel
 
 
-class EnvironmentLoop(TrialLoop):
+class ConditionsLoop(TrialLoop):
     """Methods that choose a design and a condition."""
 
     over = "(x, z)"

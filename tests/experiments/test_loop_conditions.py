@@ -6,7 +6,7 @@ import torch
 
 from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_environment import EnvironmentLoop, initial_pairs
+from bo_robust.experiments.loop_conditions import ConditionsLoop, initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.experiments.problems.conditions.base import regret
 
@@ -16,13 +16,13 @@ SEARCH = {"restarts": 1, "raw_samples": 8, "maxiter": 5}
 
 
 def panel(method, **over):
-    settings = {"loop": "environment", "horizon": 3, "refit_every": 2, "methods": [method], **over}
+    settings = {"loop": "conditions", "horizon": 3, "refit_every": 2, "methods": [method], **over}
     return parse({**settings, "panels": [{"name": "B", "problem": {"kind": "branin"}}]}).panels[0]
 
 
 def run(method, trial=0, problem=None, **over):
     p = panel(method, **over)
-    return EnvironmentLoop().run_trial(problem or BRANIN, p.build_method(p.methods[0]), p, trial)
+    return ConditionsLoop().run_trial(problem or BRANIN, p.build_method(p.methods[0]), p, trial)
 
 
 def test_rows(device):
