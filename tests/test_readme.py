@@ -32,6 +32,14 @@ def test_it_is_short():
     assert len(README.split()) <= 1000
 
 
+def test_the_two_commands_stand_there_as_one_line_each():
+    commands = re.findall(r"^pip install .*$", README, flags=re.M)
+    assert commands == [
+        'pip install torch==2.13.0 -e ".[experiments]" && bo-robust run configs/quickstart.yaml',
+        'pip install torch==2.13.0 -e ".[dev]" && pytest',
+    ]
+
+
 def test_every_name_of_the_package_is_in_its_table():
     rows = re.findall(r"^\| ([●○]) (.+)$", README, flags=re.M)
     marked = {name.split("(")[0].split(".")[-1] for _, row in rows for name in re.findall(r"`([^`]+)`", row)}
@@ -62,6 +70,19 @@ def test_the_loop_prints_what_stands_below_it(capsys):
     assert torch.equal(~names["model"].inlier_mask, names["Y"][:, 0] > 90)
     distance = (names["recipes"] - names["best"]).norm(dim=-1)
     assert torch.equal(names["safe"][names["mean"].argmax()], names["recipes"][distance.argmin()])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_same_loop_with_single_task_gp_is_led_astray():
+    (code,) = [b for b in BLOCKS if "suggest_replicates(model" in b]
+    code = code.replace(
+        "from bo_robust import RobustGP, suggest_replicates", "from botorch.models import SingleTaskGP as RobustGP"
+    )
+    names: dict = {"suggest_replicates": lambda model, candidates: None}
+    exec(compile(code.split("for i in (~")[0], "README.md", "exec"), names)
+    x = names["X"][names["model"].posterior(names["X"]).mean.argmax()]
+    true = float(80 * torch.exp(-4 * (x - names["best"]).square().sum()))
+    assert f"true yield is {true:.0f}." in " ".join(README.split())
 
 
 @pytest.mark.filterwarnings("ignore")

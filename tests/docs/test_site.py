@@ -61,11 +61,65 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     assert run(page, monkeypatch, tmp_path, FEWER.get(page, ()))
 
 
+def heavy_tails(names, printed):
+    assert "of 17 readings are flagged as outliers" in printed
+    assert names["batch"].shape == (4, 2)
+
+
+def truncation(names, printed):
+    assert abs(float(names["best"]) - 0.7) < 0.15
+    assert float(torch.sin(6 * names["recommended"]).sum()) > 1.7  # of at most 2
+    grid = torch.rand(500, 2, dtype=torch.float64)
+    error = names["model"].posterior(grid).mean - torch.sin(6 * grid).sum(1, keepdim=True)
+    assert float(error.abs().mean()) < 0.3  # of a standard deviation of 1
+    assert float(names["regret"]) < 0.2  # of a range of 2; random arms lose 0.9
+    assert names["found"].alpha < 1.0  # the variance is infinite
+
+
+def unknown_hyperparameters(names, printed):
+    active = names["tested"].active
+    assert not active.all()
+    assert active[:2].any()  # rbf, 0.2 or 0.4: f is a product of a sine of period 0.8 and a line
+    assert names["best"].shape == (2,)
+    assert names["f"].max() - names["f"][names["recommended"]].mean() < 0.1  # of a range of 2
+
+
+def ax_and_optuna(names, printed):
+    assert abs(names["x"]["x"] - 0.4) < 0.3  # of [0, 1]; the worst condition, z = 1, asks for x = 0.15
+    assert names["value_at_risk"] < 0.0
+    assert names["best"].value < 0.2  # 0 at (0.03, 2); one layer off costs 0.1
+    assert sum(names["study"].sampler.recommend(names["study"]).x.values()) < 1.1  # the constraint
+
+
+def value_at_risk(names, printed):
+    assert 0.0 < float(names["found"].x) < 1.0
+    assert 3 in (~names["model"].inlier_mask).nonzero().flatten().tolist()
+    assert abs(float(names["best"])) < 3.0  # of rewards in [-1, 1.2]
+
+
+def many_rounds_and_arms(names, printed):
+    assert names["state"].round == 30
+    assert torch.equal(names["best"], names["X"][torch.sin(5 * names["X"]).sum(1).argmax()])
+    best = float(torch.sin(5 * names["arms"]).sum(1).max())
+    assert best - float(torch.sin(5 * names["choice"].location).sum()) < 1.0  # of a range of 4
+
+
+def gp_ucb(names, printed):
+    assert names["bound"].shape == (100,)
+    assert bool((names["bound"] > 0).all())
+    assert len(names["X"]) == 16
+
+
+SAYS = [heavy_tails, truncation, unknown_hyperparameters, ax_and_optuna, value_at_risk, many_rounds_and_arms, gp_ucb]
+CHECKS = {f"{check.__name__}.md": check for check in SAYS}
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", WITH_CODE)
-def test_the_code_of_a_page_runs_in_full(page, tmp_path, monkeypatch):
-    assert run(page, monkeypatch, tmp_path)
+def test_the_code_of_a_page_does_what_the_page_says(page, tmp_path, monkeypatch, capsys):
+    names = run(page, monkeypatch, tmp_path)
+    CHECKS.get(page, lambda names, printed: None)(names, capsys.readouterr().out)
 
 
 MAP = (PAGES / "contributing.md").read_text(encoding="utf-8").split("| to change | look in |\n| --- | --- |\n")[1]

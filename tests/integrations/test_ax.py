@@ -555,6 +555,8 @@ def test_failed_trials_teach_nothing_and_are_replaced_in_the_initial_design():
 def test_bad_settings_are_refused():
     """As ``choose`` does, whose refusals are in ``tests/test_methods.py``."""
     for method, settings, message in (
+        ("ei", {}, r"unknown method 'ei'; .*one of: ata-gp-ucb, bkb, gp-ucb"),
+        ("tgp-ucb", {}, "tgp-ucb needs alpha, moment_bound"),
         ("gp-ucb", {"initial": 0}, "initial"),
         ("robust", {"device": "cuda:99"}, "device cuda:99 was asked for, but torch"),
         ("robust", {"seed": "a"}, "seed must be a whole number >= 0, got 'a'"),

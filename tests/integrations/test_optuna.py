@@ -2,6 +2,7 @@ import math
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -178,6 +179,13 @@ def test_combinations_of_discrete_parameters_are_recommended():
     study = make("robust", direction="minimize")
     study.optimize(lambda t: abs(t.suggest_int("n", 1, 4) - 2) + float(t.suggest_categorical("c", "ab") == "b"), 10)
     assert study.sampler.recommend(study).x == {"n": 2, "c": "a"}
+
+
+def test_outliers_do_not_lead_tgp_ucb_away():
+    """Median of f over the last ten of 26 trials, after two outliers: -0.2."""
+    study = make("tgp-ucb", rule="zero", moment_bound=16.0)
+    study.optimize(lambda t: objective(t) + 1e4 * (t.number in (3, 9)), n_trials=26)
+    assert statistics.median(f(**p) for p in params(study)[-10:]) > -0.6
 
 
 def test_seeds():
