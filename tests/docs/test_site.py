@@ -100,6 +100,8 @@ def value_at_risk(names, printed):
 def many_rounds_and_arms(names, printed):
     assert names["state"].round == 30
     assert torch.equal(names["best"], names["X"][torch.sin(5 * names["X"]).sum(1).argmax()])
+    assert not names["inlier"][::20].any()
+    assert int(names["inlier"].sum()) >= 560  # of 570
     best = float(torch.sin(5 * names["arms"]).sum(1).max())
     assert best - float(torch.sin(5 * names["choice"].location).sum()) < 1.0  # of a range of 4
 
