@@ -1,6 +1,7 @@
 """What a device changes: every path of CUDA run on a CPU (`pytest --device simulated` runs whole suites so)."""
 
 import ast
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -127,6 +128,40 @@ def test_layouts_and_changes_on_cuda(kernel, simulated, monkeypatch):
     monkeypatch.setattr(dtc.dtc_changes, "learn", lambda *given: pytest.fail("changed"))
     _, state = run(BKB(ConstantWidth(2.0), 5.0), kernel)
     assert state.posterior.changes.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "bytes_", "words"),
+    [
+        ({}, 71_040, "3 x 40 trials and arms take 6.62e-05 GiB, .* at once, float32, dense=False"),
+        ({"dense": False, "rounds": 9}, 171_840, "at once, float32, fewer rounds or fewer arms"),
+    ],
+)
+def test_what_does_not_fit_is_said_before_it_is_allocated(options, bytes_, words, kernel, simulated, monkeypatch):
+    """Dense 3 (40^2 + 34 x 40) numbers; low rank 3 (40 (40 + 40) + 40 + 98 x 40), slots included."""
+    monkeypatch.setattr(arm_states, "free_bytes", lambda mean: bytes_)
+    arm_states.init(kernel, 0.1, 3, **options)
+    monkeypatch.setattr(arm_states, "free_bytes", lambda mean: bytes_ - 1)
+    with pytest.raises(torch.OutOfMemoryError, match=words):
+        arm_states.init(kernel, 0.1, 3, **options)
+
+
+def test_rows_that_will_not_fit_are_warned_of(places, simulated, monkeypatch):
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.4), places.repeat(10, 1).float())
+    monkeypatch.setattr(arm_states, "free_bytes", lambda mean: 700_000)
+    monkeypatch.setattr(arm_states, "RESERVE_BYTES", 10**5)
+    with pytest.warns(UserWarning, match="may take .* GiB by round 300, and cpu has .* at once, fewer rounds"):
+        arm_states.init(kernel, 0.1, rounds=300, dense=False)
+    with warnings.catch_warnings(action="error"):
+        arm_states.init(kernel, 0.1, rounds=30, dense=False)
+
+
+def test_a_dense_prior_is_evaluated_in_blocks(places, simulated, monkeypatch):
+    monkeypatch.setattr(arm_kernel, "MATRIX_MAX_ARMS", 10)
+    kernel = ArmKernel.from_covariance(Matern(2.5, 0.4), places)
+    K = kernel.rows(torch.arange(N))
+    monkeypatch.setattr(arm_states, "KERNEL_ENTRIES", 7 * N)
+    assert torch.equal(arm_states.init(kernel, 0.1, 2, dense=True).rows, K.expand(2, N, N))
 
 
 @pytest.mark.parametrize("precision", ["high", "medium", "tf32"])

@@ -31,6 +31,14 @@ def device_named(name: str) -> torch.device:
     return device
 
 
+def free_bytes(x: Tensor) -> int | None:
+    """How many bytes the GPU of ``x`` still has for this process, those that torch keeps included; None on a CPU."""
+    if not x.is_cuda:
+        return None
+    kept = torch.cuda.memory_reserved(x.device) - torch.cuda.memory_allocated(x.device)
+    return torch.cuda.mem_get_info(x.device)[0] + kept
+
+
 def refuse_tf32(x: Tensor) -> None:
     """Raise ``ValueError`` where CUDA multiplies float32 like ``x`` with three digits: too few for a variance."""
     # Unlike torch.get_float32_matmul_precision, this can be read whichever of torch's settings the user chose.

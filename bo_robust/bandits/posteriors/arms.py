@@ -8,6 +8,7 @@ Source: Srinivas et al. 2010, eqs. (1)-(2); the noise variance lambda is ``noise
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field
 
 import torch
@@ -17,7 +18,7 @@ from bo_robust.bandits.posteriors.arm_kernel import ROW_BLOCK, ArmKernel, noise_
 from bo_robust.ops import arm_update
 from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, zeros_like_shape
 from bo_robust.utils.input_checks import check_count, check_finite, check_like, check_tensor
-from bo_robust.utils.linalg import on_cuda
+from bo_robust.utils.linalg import entries_at_once, free_bytes, on_cuda
 
 # The reference page of this module shows what it lists, ArmKernel too.
 __all__ = ["ArmKernel", "ArmPosterior", "check_pulls", "init", "is_dense", "noise_of_trials", "observe", "within"]
@@ -29,6 +30,7 @@ FIRST_ROWS = 64  # Covariance rows allocated at first in the low-rank layout
 ROW_STEP = 256  # Rows that count as in use come in such steps where rounds are captured
 SPARE_ROWS = 16  # With fewer rows than this left, more are allocated
 RESERVE_BYTES = 2**31  # Memory that may be reserved at once for covariance rows of rounds to come
+KERNEL_ENTRIES = 1 << 24  # Entries of a dense prior that a GPU evaluates at once
 
 
 @dataclass
@@ -90,8 +92,11 @@ def init(
         dense: Force the dense (True) or low-rank (False) layout; by size when None, on CUDA by 2 GiB.
         block: Least number of rounds between refreshes of the base covariance; by layout and size when None.
 
+    Warns if a GPU has space for it, but not for the rows of so many ``rounds``.
+
     Raises:
         ValueError: on a noise variance <= 0, no trials, or shapes and dtypes that do not fit.
+        torch.OutOfMemoryError: if a GPU has less memory left than it takes.
     """
     noise = noise_of_trials(kernel, noise_var, trials)
     n = kernel.num_arms
@@ -110,11 +115,8 @@ def init(
     if block is None:
         block = SHORT_BLOCK if dense or n > ROW_BLOCK else LONG_BLOCK
     capacity = n if dense else _first_capacity(n, trials, rounds, mean.element_size())
-    if dense:
-        K = kernel.rows(torch.arange(n, device=mean.device)) if kernel.matrix is None else kernel.matrix
-        rows = K.expand(trials, n, n).clone(memory_format=torch.contiguous_format)
-    else:
-        rows = zeros_like_shape((trials, capacity, n), mean)
+    _check_memory(mean, dense, capacity, block, rounds or 0)
+    rows = _dense_prior(kernel, mean) if dense else zeros_like_shape((trials, capacity, n), mean)
     variance = kernel.diagonal.expand(trials, n).clone().clamp_(min=0.0)
     source = {"kernel": kernel, "row_budget": min(capacity, FIRST_ROWS)}
     return ArmPosterior.of_no_rewards(noise, mean, variance, rows, block, dense, **source)
@@ -193,6 +195,43 @@ def _first_capacity(n: int, trials: int, rounds: int | None, item: int) -> int:
     entries = RESERVE_BYTES / (trials * item)
     affordable = int(math.sqrt(n * n / 4.0 + entries) - n / 2.0)  # the m with m (n + m) = entries
     return min(n, max(FIRST_ROWS, min(rounds + SPARE_ROWS, affordable)))
+
+
+def _check_memory(mean: Tensor, dense: bool, capacity: int, block: int, rounds: int) -> None:
+    """Raise ``torch.OutOfMemoryError`` where a GPU has no space for :func:`init`; warn if for ``rounds``."""
+    free = free_bytes(mean)
+    if free is None:
+        return
+    (s, n), item = mean.shape, mean.element_size()
+
+    def needed(rows: int, pending: int) -> float:
+        """GiB of covariance rows, root and pending rows, of variance and counts, and of the slots."""
+        held = n * n if dense else rows * (n + rows) + 8 // item * n
+        return s * item * (held + (pending + 2) * n) / 2**30
+
+    last = min(n, max(capacity, rounds))
+    at_first, at_last = needed(capacity, block), needed(last, max(block, 0 if dense else last // 4))
+    remedy = "take fewer trials at once, " + ("float32, " if mean.dtype == torch.float64 else "")
+    remedy += "dense=False" if dense else "fewer rounds or fewer arms"
+    left = f"{mean.device} has {free / 2**30:.3g} left; {remedy}."
+    if at_first * 2**30 > free:
+        raise torch.OutOfMemoryError(f"{s} x {n} trials and arms take {at_first:.3g} GiB, and {left}")
+    if at_last * 2**30 > free:
+        words = f"{s} x {n} trials and arms may take {at_last:.3g} GiB by round {rounds}, and {left}"
+        warnings.warn(words, UserWarning, stacklevel=3)
+
+
+def _dense_prior(kernel: ArmKernel, mean: Tensor) -> Tensor:
+    """K of every trial, ``s x n x n``; on CUDA evaluated in blocks of arms, as it takes several temporaries."""
+    s, n = mean.shape
+    if kernel.matrix is not None:
+        return kernel.matrix.expand(s, n, n).clone(memory_format=torch.contiguous_format)
+    K = mean.new_empty(s, n, n)
+    step = max(1, entries_at_once(mean, n * n, KERNEL_ENTRIES) // n)
+    for arms, rows in zip(torch.arange(n, device=mean.device).split(step), K[0].split(step), strict=True):
+        kernel.rows(arms, out=rows)
+    K[1:] = K[0]
+    return K
 
 
 def _reserve(posterior: ArmPosterior, rounds: int = 1) -> None:
