@@ -6,6 +6,7 @@ A launch is an operation of torch that is neither a view nor an allocation. Trit
 import pytest
 import torch
 from botorch.models import SingleTaskGP
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bo_robust.bandits import ATAGPUCB, BBKB, GPUCB
@@ -17,6 +18,7 @@ from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.models import CandidateEnsemble, candidate_grid, marginal_moments
 from bo_robust.models.candidate_priors import candidate
+from bo_robust.utils import linalg
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from bo_robust.utils.linalg import all_numbers
 
@@ -172,6 +174,25 @@ def test_making_eight_candidates_waits_five_times(monkeypatch):
         CandidateEnsemble(X, X.sum(-1, keepdim=True), candidates)
     waits.extend(name for name in launches.names if name in WAITS)
     assert len(waits) <= 5, waits
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBFKernel(ard_num_dims=2), ScaleKernel(MaternKernel(2.5)), MaternKernel() + RBFKernel()]
+)
+@pytest.mark.parametrize("q", [20, 25])
+def test_moments_wait_for_nothing(kernel, q, monkeypatch):
+    """GPyTorch compares the points with themselves, and with the data where there are as many of both."""
+    X = torch.rand(20, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    model = SingleTaskGP(X, X.sum(-1, keepdim=True), covar_module=kernel).eval()
+    points = torch.cat([X, 1.0 - X])[:q].requires_grad_()
+    names = counted(lambda: marginal_moments(model, points))
+    assert not [name for name in names if name in WAITS]
+    found = []
+    for cuda in (True, False):
+        monkeypatch.setattr(linalg, "simulated", cuda)
+        moments = marginal_moments(model, points)
+        found.append([*moments, *torch.autograd.grad(sum(moments).sum(), points)])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("trials", [1, 3])

@@ -7,6 +7,8 @@ prediction strategy also evaluates the kernel between the points and solves with
 when its data or hyperparameters are set.
 """
 
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,9 +17,11 @@ from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.models.transforms.outcome import Standardize
 from botorch.models.utils import gpt_posterior_settings
+from gpytorch.settings import lazily_evaluate_kernels
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from bo_robust.utils.linalg import entries_at_once
+from bo_robust.utils.linalg import entries_at_once, on_cuda
 from bo_robust.utils.upstream import DefaultPredictionStrategy, prediction_strategy, training_residuals
 
 MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
@@ -25,6 +29,15 @@ MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
 BLOCK_ENTRIES = (1 << 17, 1 << 26)
 # alpha and R by prediction strategy; weak keys, so that they go when the model drops its strategy.
 _SOLVED: WeakKeyDictionary[Any, tuple[Tensor, Tensor]] = WeakKeyDictionary()
+
+
+class _NothingIsEqual(TorchFunctionMode):
+    """``torch.equal`` says no at once: a kernel asks it to save work, and on CUDA the answer is a wait per block."""
+
+    def __torch_function__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        return False if func is torch.equal else func(*args, **(kwargs or {}))
 
 
 def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -60,8 +73,8 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     parts = []
     entries = entries_at_once(flat, *BLOCK_ENTRIES)
     for block in flat.split(max(1, entries // max(1, len(train)))):
-        k = kernel(block, train).to_dense()
-        prior = kernel(block, diag=True)
+        with lazily_evaluate_kernels(False), _NothingIsEqual() if on_cuda(block) else nullcontext():
+            k, prior = kernel(block, train).to_dense(), kernel(block, diag=True)
         mean = gp.mean_module(block) + k @ alpha
         parts.append((mean, prior - (k @ root.mT).square().sum(-1)))
     mean, variance = (torch.cat(column).reshape(X.shape[:-1]) for column in zip(*parts, strict=True))
