@@ -2,6 +2,7 @@
 
 BayBE's kernel, priors and scaling stay, ``posterior_stats`` works, and a campaign's JSON holds the surrogate: import
 this module before ``Campaign.from_json``. It overrides ``_fit``, which is not public, and so needs BayBE 0.15.
+There is no ``device``, as BayBE makes all tensors on the CPU, those of its searches too.
 """
 
 from __future__ import annotations

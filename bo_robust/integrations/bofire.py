@@ -1,6 +1,7 @@
 """``RobustGP`` in BoFire: a strategy takes ``RobustGPSurrogate`` where it takes ``SingleTaskGPSurrogate``.
 
 Import this module before you load one from JSON. It overrides a method that is not public, and so needs BoFire 0.5.
+There is no ``device``, as BoFire makes all tensors on the CPU, those of its searches too.
 """
 
 from __future__ import annotations
