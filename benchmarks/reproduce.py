@@ -234,6 +234,7 @@ def write(all_runs: Mapping[str, Runs], rows: list[dict[str, Any]], kept: Mappin
 def draw(of: Sequence[Runs], path: Path) -> None:
     """log10 regret of the value at risk against rounds, of all methods, a panel of each problem."""
     import matplotlib.pyplot as plt  # takes a second
+    from PIL import Image
 
     panels = [(run, panel.name) for run in of for panel in run.panels]
     rows = math.ceil(len(panels) / 3)
@@ -254,6 +255,7 @@ def draw(of: Sequence[Runs], path: Path) -> None:
     figure.supylabel("log10 regret, mean and 70 % interval")
     figure.savefig(path, dpi=70)
     plt.close(figure)
+    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)  # a third of the size
 
 
 def page(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
