@@ -126,7 +126,6 @@ def test_jobs_cover_the_trials():
     assert len(jobs_of(parse(CONDITIONS).panels, 9)) == 4  # trial by trial
 
 
-@pytest.mark.slow
 def test_jobs_take_the_gpus_in_turn(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     took = [str(jobs._device(Job(0, method, first, first + 20), "cuda")) for first in (0, 20) for method in (0, 1)]
@@ -134,6 +133,7 @@ def test_jobs_take_the_gpus_in_turn(monkeypatch):
     assert str(jobs._device(Job(0, 1, 20, 40), "cuda:1")) == "cuda:1"
 
 
+@pytest.mark.slow
 def test_workers_leave_the_traces_of_one_process(whole, tmp_path):
     summary = runs.start(parse(plain()), tmp_path / "out", workers=2)
     same(whole, tmp_path / "out")
