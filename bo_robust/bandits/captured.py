@@ -11,7 +11,7 @@ rows in each of its rounds never changes. What ends a block runs eagerly between
 
 Who can be captured says so (:func:`is_capturable`); for all others rounds stay eager, and a warning says why, once.
 A capture that fails runs nothing, so the state is as before it. In torch 2.11 the allocator then goes on capturing
-(pytorch/pytorch#180395), so that graphs begin with torch 2.12.
+(pytorch/pytorch#180395), so that graphs begin with torch 2.12. ``BO_ROBUST_OPS=naive`` turns graphs off, too.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from torch import Tensor
 from bo_robust.bandits.base import ArmAlgorithm, State
 from bo_robust.bandits.posteriors.arm_kernel import ArmKernel
 from bo_robust.confidence.base import Width, needs_of
+from bo_robust.ops import ops_forced_naive
 from bo_robust.utils.round_numbers import RoundNumbers, is_capturable
 
 Column: TypeAlias = Tensor | float
@@ -66,7 +67,7 @@ def captured_rounds(
     """
     device = state.posterior.mean.device
     if capture is None:
-        if device.type != "cuda":
+        if device.type != "cuda" or ops_forced_naive():
             return None
         major, minor = torch.__version__.split(".")[:2]
         if (int(major), int(minor)) < SAFE_TORCH:
