@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.utils.input_checks import check_round, check_settings
-from bo_robust.utils.round_numbers import by_round
+from bo_robust.utils.round_numbers import by_round, is_capturing
 
 Number = float | Tensor
 # A width times this has w^2 / 5, as in the experiments of Srinivas et al. It holds in no theorem.
@@ -36,7 +36,9 @@ def needs_of(width: Width) -> frozenset[str]:
 
 def width_at(width: Width, t: int, gain: Tensor, uniform: Number | None) -> Number:
     """The width of round ``t``, as :meth:`ScaledWidth.__call__`; where it is a number, by :func:`.by_round`."""
-    return width(t, gain, uniform) if needs_of(width) else by_round(cast(Callable[[int], float], width), t, gain)
+    if not is_capturing() or needs_of(width):
+        return width(t, gain, uniform)
+    return by_round(cast(Callable[[int], float], width), t, gain)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,11 @@ def is_capturable(of: object) -> bool:
     return said
 
 
+def is_capturing() -> bool:
+    """Whether rounds are captured now, in this thread."""
+    return _captured.get() is not None
+
+
 def by_round(schedule: Callable[[int], float], t: int, like: Tensor | float) -> Tensor | float:
     """``schedule(t)``; while rounds are captured as a tensor, of the shape and dtype of the tensor ``like``."""
     numbers = _captured.get()
