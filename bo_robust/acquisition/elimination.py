@@ -1,6 +1,6 @@
 """HE-GP-UCB's rule: the largest upper confidence bound under any active candidate, and the test of candidates.
 
-Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optimization With Unknown Hyperparameters Of Any
+Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optimisation With Unknown Hyperparameters Of Any
 Type" (ICML 2024), Algorithm 1: x_t, u_t = argmax over x and u active of mu^u_{t-1}(x) + w^u_t sigma^u_{t-1}(x).
 """
 
@@ -217,10 +217,8 @@ def _run_error_tests(
             tested[i] = tests.largest_bound(bounds[row], active, rounding)
         for k, u in enumerate(tested[i].tolist()):
             if u >= 0:
-                margin = tested[i, k : k + 1]
-                out = tests.run_error_test(
-                    active, families[k], failures, margin, error[row], reach[row], xi[i], i + 1, ok
-                )
+                who = tested[i, k : k + 1]
+                out = tests.run_error_test(active, families[k], failures, who, error[row], reach[row], xi[i], i + 1, ok)
                 active, families[k], failures = out.active, out.sums, out.failures
     return active, failures, tested
 

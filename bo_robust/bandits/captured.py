@@ -71,11 +71,11 @@ def captured_rounds(
             return None
         major, minor = torch.__version__.split(".")[:2]
         if (int(major), int(minor)) < SAFE_TORCH:
-            _say("Rounds", f"torch is {torch.__version__}, older than {'.'.join(map(str, SAFE_TORCH))}")
+            _warn_once("Rounds", f"torch is {torch.__version__}, older than {'.'.join(map(str, SAFE_TORCH))}")
             return None
     reason = why_not(algorithm, state)
     if reason is not None:
-        _say(f"Rounds of {type(algorithm).__name__}", reason)
+        _warn_once(f"Rounds of {type(algorithm).__name__}", reason)
         return None
     return CapturedRounds(type(algorithm).__name__, state, one_round, capture or cuda_graph)
 
@@ -149,7 +149,7 @@ class CapturedRounds:
             self._replay = self._capture(device, work)
         except RuntimeError as error:
             self._failed = True
-            _say(f"Rounds of {self._name}", (str(error).strip() or type(error).__name__).splitlines()[0])
+            _warn_once(f"Rounds of {self._name}", (str(error).strip() or type(error).__name__).splitlines()[0])
         self._kept.rewind()
         return not self._failed
 
@@ -207,5 +207,5 @@ def _stacked(values: list[Column]) -> Column:
 
 
 @cache
-def _say(what: str, reason: str) -> None:
+def _warn_once(what: str, reason: str) -> None:
     warnings.warn(f"{what} are not captured, but run one by one: {reason}.", stacklevel=3)

@@ -21,8 +21,8 @@ def is_capturable(of: object) -> bool:
 
     It is never inherited, as a subclass may compute something else.
     """
-    said: bool = vars(type(of)).get("capturable", False)
-    return said
+    declared: bool = vars(type(of)).get("capturable", False)
+    return declared
 
 
 def is_capturing() -> bool:

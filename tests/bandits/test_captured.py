@@ -255,14 +255,14 @@ def test_a_round_that_reads_is_found_and_not_captured(simulated):
     f, noise, uniforms = table(TRIALS, 3, "cpu")
     with pytest.raises(DataDependentOutputException):
         assert_nothing_read(state, round_of(algorithm, state, f), noise, uniforms)
-    captured._say.cache_clear()
+    captured._warn_once.cache_clear()
     with pytest.warns(UserWarning, match="Rounds of BKB are not captured, but run one by one: they read the device"):
         assert captured_rounds(algorithm, state, None, Graphs()) is None
 
 
 def test_a_capture_that_fails_leaves_the_state_as_it_was(simulated):
     states = [start("he-gp-ucb", True, None) for _ in range(2)]
-    captured._say.cache_clear()
+    captured._warn_once.cache_clear()
 
     def fails(device, work):
         Graphs()(device, work)
