@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.features.box import fourier_features, keep_half, outside
 from bo_robust.features.fourier import FourierFeatures, hermite_frequencies
 from bo_robust.features.nystrom import NystromWeights, nystrom_weights
-from bo_robust.utils.covariance import GPyTorchCovariance
+from bo_robust.utils.covariance import GPyTorchCovariance, Shape, shape_of, squared_exponential_
 from bo_robust.utils.input_checks import check_count, check_finite, quoted
 
 WARN_ERROR = 0.05  # share of k(x, x) beyond which the features do not stand for the kernel any more
@@ -55,11 +55,9 @@ class FourierMap:
         Raises ``ValueError`` if the kernel is another one or has neither one nor d lengthscales, ``bounds`` are not
         ``2 x d`` with lower < upper, or there are too many frequencies.
         """
-        base, _ = _rbf(covar_module)
-        d = X.shape[-1]
-        if base.lengthscale.shape[-1] not in (1, d):
-            given = base.lengthscale.shape[-1]
-            raise ValueError(f"{given} lengthscales for points of {d} dimensions; set ard_num_dims.")
+        d, number = X.shape[-1], len(_rbf(covar_module).lengthscale)
+        if number not in (1, d):
+            raise ValueError(f"{number} lengthscales for points of {d} dimensions; set ard_num_dims.")
         default = torch.tensor([[0.0], [1.0]]).expand(2, d)
         bounds = _tensor(default if self.bounds is None else self.bounds, X, f"bounds must be 2 x {d} numbers")
         if bounds.shape != (2, d) or not bool((bounds[0] < bounds[1]).all() & bounds.isfinite().all()):
@@ -157,7 +155,7 @@ class _Fourier(FeatureModule):
             self.register_buffer(name, x, persistent=False)
 
     def prepare(self, covar_module: Kernel, symmetric: bool) -> None:
-        lengthscale = _rbf(covar_module)[0].lengthscale.detach().expand(1, self.dim)[0].tolist()
+        lengthscale = _rbf(covar_module).lengthscale.detach().expand(self.dim).tolist()
         box = tuple((lower, upper) for lower, upper in self.bounds.mT.tolist())
         error = FourierFeatures(tuple(lengthscale), self.nodes, box).sup_error(grid=65)
         if error > WARN_ERROR:
@@ -181,8 +179,8 @@ class _Fourier(FeatureModule):
 
     def _evaluate(self, X: Tensor, covar_module: Kernel, frequencies: Tensor, weights: Tensor) -> Tensor:
         self.check(X)
-        base, outputscale = _rbf(covar_module)
-        return fourier_features(X - self.bounds[0], frequencies, weights, base.lengthscale, outputscale)
+        _, lengthscale, outputscale = _rbf(covar_module)
+        return fourier_features(X - self.bounds[0], frequencies, weights, lengthscale, outputscale)
 
     def check(self, X: Tensor) -> None:
         super().check(X)
@@ -228,16 +226,16 @@ class _Nystrom(FeatureModule):
         return (K @ prepared.weights.mT).reshape(*X.shape[:-1], prepared.weights.shape[0])
 
 
-def _rbf(covar_module: Kernel) -> tuple[RBFKernel, float | Tensor]:
-    """The RBF kernel and the output scale. Refuses subclasses, which may be other kernels, as ``RBFKernelGrad`` is."""
-    scaled = isinstance(covar_module, ScaleKernel)
-    base: Any = covar_module.base_kernel if scaled else covar_module
-    if type(base) is not RBFKernel or base.active_dims is not None or covar_module.active_dims is not None:
+def _rbf(covar_module: Kernel) -> Shape:
+    """The shape of an RBF kernel; ``ValueError`` of another."""
+    shape = shape_of(covar_module)
+    if shape is None or shape.of is not squared_exponential_:
+        base = getattr(covar_module, "base_kernel", covar_module)
         raise ValueError(
             "Fourier features are for an RBFKernel or ScaleKernel(RBFKernel) on all dimensions, got "
             f"{type(covar_module).__name__} of {type(base).__name__}; use NystromMap for other kernels."
         )
-    return base, cast(Tensor, covar_module.outputscale) if scaled else 1.0
+    return shape
 
 
 def _tensor(value: Any, template: Tensor, must: str) -> Tensor:

@@ -16,17 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any
 
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from bo_robust.bandits.posteriors.elimination import log_density
 from bo_robust.models.candidate_priors import Candidate, moved, same
 from bo_robust.models.exact_moments import MIN_VARIANCE
-from bo_robust.utils.covariance import squared_exponential_
+from bo_robust.utils.covariance import shape_of, squared_distances
 from bo_robust.utils.linalg import entries_at_once
 
 BLOCK = (4096, 65_536)  # points evaluated at once on a CPU and a GPU; bounds memory to h x n x BLOCK numbers
@@ -189,9 +187,9 @@ class CandidateGPs:
         for shape, scale, lengthscale in self._families:
             lengthscale = lengthscale.view(len(scale), *(1,) * (max(X1.ndim, X2.ndim) - 1), -1)
             if lengthscale.shape[-1] == 1:  # distances that all share
-                square = _squared_distances(X1, X2) / lengthscale.square()
+                square = squared_distances(X1, X2) / lengthscale.square()
             else:
-                square = _squared_distances(X1 / lengthscale, X2 / lengthscale)
+                square = squared_distances(X1 / lengthscale, X2 / lengthscale)
             families.append(scale.view(-1, *(1,) * (square.ndim - 1)) * shape(square))
         return torch.cat(families)
 
@@ -200,18 +198,14 @@ class CandidateGPs:
         """Neighbours of one family (shape, output scales, lengthscales), 1.7 to 3.2 times faster at once; else None."""
         groups: list[tuple[Callable[[Tensor], Tensor], list[Tensor], list[Tensor]]] = []
         for kernel in (c.covar_module for c in self.candidates):
-            base: Any = kernel.base_kernel if type(kernel) is ScaleKernel else kernel
-            matern = type(base) is MaternKernel and base.nu == 2.5
-            if not (matern or type(base) is RBFKernel):
+            shape = shape_of(kernel)
+            if shape is None:
                 return None
-            if kernel.active_dims is not None or base.active_dims is not None:
-                return None
-            shape, lengthscale = _matern52 if matern else squared_exponential_, base.lengthscale.flatten()
-            if not groups or groups[-1][0] is not shape or groups[-1][2][0].shape != lengthscale.shape:
-                groups.append((shape, [], []))
-            groups[-1][1].append(kernel.outputscale if kernel is not base else torch.ones_like(lengthscale[0]))
-            groups[-1][2].append(lengthscale)
-        return [(shape, torch.stack(scales), torch.stack(lengths)) for shape, scales, lengths in groups]
+            if not groups or groups[-1][0] is not shape.of or groups[-1][2][0].shape != shape.lengthscale.shape:
+                groups.append((shape.of, [], []))
+            groups[-1][1].append(shape.outputscale)
+            groups[-1][2].append(shape.lengthscale)
+        return [(of, torch.stack(scales), torch.stack(lengths)) for of, scales, lengths in groups]
 
     @torch.no_grad()
     def check(self) -> None:
@@ -244,14 +238,3 @@ class CandidateGPs:
                     UserWarning,
                     stacklevel=4,  # past the wrapper of no_grad and the model's __init__
                 )
-
-
-def _squared_distances(X1: Tensor, X2: Tensor) -> Tensor:
-    """Between points ``... x q1 x d`` and ``... x q2 x d``, ``... x q1 x q2``."""
-    square = X1.square().sum(-1, keepdim=True) + X2.square().sum(-1).unsqueeze(-2) - 2.0 * X1 @ X2.mT
-    return square.clamp_min(0.0)
-
-
-def _matern52(square: Tensor) -> Tensor:
-    root = (5.0 * square).clamp_min(1e-30).sqrt()  # which has a gradient
-    return (1.0 + root + 5.0 / 3.0 * square) * (-root).exp()

@@ -7,7 +7,7 @@ prediction strategy also evaluates the kernel between the points and solves with
 when its data or hyperparameters are set.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,10 +17,12 @@ from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.models.transforms.outcome import Standardize
 from botorch.models.utils import gpt_posterior_settings
+from gpytorch.kernels import Kernel
 from gpytorch.settings import lazily_evaluate_kernels
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from bo_robust.utils.covariance import shape_of, squared_distances
 from bo_robust.utils.linalg import entries_at_once, on_cuda
 from bo_robust.utils.upstream import DefaultPredictionStrategy, prediction_strategy, training_residuals
 
@@ -67,22 +69,44 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     strategy = prediction_strategy(gp)
     if type(strategy) is not DefaultPredictionStrategy:
         return None
-    train, kernel = gp.train_inputs[0], gp.covar_module
+    train, covariance = gp.train_inputs[0], _covariance_with(gp.covar_module, gp.train_inputs[0])
     alpha, root = _solved(strategy)
     flat = points.reshape(-1, points.shape[-1])
     parts = []
     entries = entries_at_once(flat, *BLOCK_ENTRIES)
     for block in flat.split(max(1, entries // max(1, len(train)))):
-        with lazily_evaluate_kernels(False), _NothingIsEqual() if on_cuda(block) else nullcontext():
-            k, prior = kernel(block, train).to_dense(), kernel(block, diag=True)
+        k, prior = covariance(block)
         mean = gp.mean_module(block) + k @ alpha
-        parts.append((mean, prior - (k @ root.mT).square().sum(-1)))
+        parts.append((mean, prior - torch.linalg.vector_norm(k @ root.mT, dim=-1).square()))
     mean, variance = (torch.cat(column).reshape(X.shape[:-1]) for column in zip(*parts, strict=True))
     variance = variance.clamp_min(MIN_VARIANCE)
     if outcome is not None:
         scale = outcome.stdvs.squeeze()
         mean, variance = outcome.means.squeeze() + scale * mean, scale.square() * variance
     return mean, variance
+
+
+def _covariance_with(kernel: Kernel, train: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """k(x, X) and k(x, x) as a function of points ``N x d``, ``N x n`` and ``N``; X are ``train``, ``n x d``.
+
+    BoTorch's usual kernels are written out, because GPyTorch passes over k(x, X) three times as often.
+    """
+    shape = shape_of(kernel)
+    if shape is None:
+
+        def evaluated(points: Tensor) -> tuple[Tensor, Tensor]:
+            with lazily_evaluate_kernels(False), _NothingIsEqual() if on_cuda(points) else nullcontext():
+                return kernel(points, train).to_dense(), kernel(points, diag=True)
+
+        return evaluated
+    lengthscale, outputscale, center = shape.lengthscale.detach(), shape.outputscale.detach(), train.mean(0)
+    scaled = (train - center) / lengthscale
+
+    def written_out(points: Tensor) -> tuple[Tensor, Tensor]:
+        k = shape.of(squared_distances((points - center) / lengthscale, scaled))
+        return k * outputscale, outputscale
+
+    return written_out
 
 
 def _solved(strategy: DefaultPredictionStrategy) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from botorch.models import SingleTaskGP
 from botorch.optim.core import OptimizationResult, OptimizationStatus
 from botorch.optim.fit import fit_gpytorch_mll_scipy
 from botorch.optim.utils import get_bounds_as_ndarray, get_parameters_and_bounds
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
@@ -30,6 +30,7 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 from torch.nn.utils import vector_to_parameters
 
+from bo_robust.utils.covariance import shape_of
 from bo_robust.utils.random import stream
 
 Array = NDArray[np.float64]
@@ -137,12 +138,8 @@ class StationaryEvidence(Evidence):
     def fits(cls, model: SingleTaskGP) -> bool:
         """Whether the model has BoTorch's default modules, without a batch; modules derived from them do not count."""
         modules: Any = model.eval()
-        kernel, base = modules.covar_module, _base(modules.covar_module)
         default = (
-            (type(base) is RBFKernel or (type(base) is MaternKernel and base.nu == 2.5))
-            and base.active_dims is None
-            and kernel.active_dims is None
-            and kernel.batch_shape.numel() == 1
+            shape_of(modules.covar_module) is not None
             and type(modules.mean_module) in (ConstantMean, ZeroMean)
             and type(model.likelihood) in (GaussianLikelihood, FixedNoiseGaussianLikelihood)
         )

@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from bo_robust.utils.input_checks import check_finite, check_positive, is_number, quoted
@@ -54,9 +54,49 @@ def distances_by_differences(X1: Tensor, X2: Tensor) -> Tensor:
     return squares.sqrt_()
 
 
+def squared_distances(X1: Tensor, X2: Tensor) -> Tensor:
+    """Squared distances of points ``... x n1 x d`` and ``... x n2 x d``, ``... x n1 x n2``, as one product.
+
+    It rounds as the largest squared coordinate does, so points should be near zero.
+    """
+    square1, square2 = (X.square().sum(-1, keepdim=True) for X in (X1, X2))
+    first = torch.cat([-2.0 * X1, square1, torch.ones_like(square1)], -1)
+    return (first @ torch.cat([X2, torch.ones_like(square2), square2], -1).mT).clamp_min_(0.0)
+
+
 def squared_exponential_(square: Tensor) -> Tensor:
     """exp(-square / 2) of squared distances in units of the lengthscale, in place."""
     return square.mul_(-0.5).exp_()
+
+
+def matern52(square: Tensor) -> Tensor:
+    """(1 + r + r^2 / 3) exp(-r) of squared distances in units of the lengthscale, r^2 = 5 square."""
+    root = (5.0 * square).clamp_min(1e-30).sqrt()  # which has a gradient
+    return (1.0 + root + 5.0 / 3.0 * square) * (-root).exp()
+
+
+class Shape(NamedTuple):
+    """A GPyTorch kernel as k(x, x') = outputscale * of(|x - x'|^2 in units of the lengthscale)."""
+
+    of: Callable[[Tensor], Tensor]
+    lengthscale: Tensor  # `1` or `d`
+    outputscale: Tensor  # a scalar
+
+
+def shape_of(kernel: Kernel) -> Shape | None:
+    """The shape of an RBF or Matérn-5/2 kernel on all dimensions, in a ``ScaleKernel`` or not; None of others.
+
+    Classes derived from these are others: they may be another function, as ``RBFKernelGrad`` is.
+    """
+    base: Any = kernel.base_kernel if type(kernel) is ScaleKernel else kernel
+    matern = type(base) is MaternKernel and base.nu == 2.5
+    if not (matern or type(base) is RBFKernel) or kernel.batch_shape.numel() != 1:
+        return None
+    if kernel.active_dims is not None or base.active_dims is not None:
+        return None
+    lengthscale: Tensor = base.lengthscale.flatten()
+    outputscale: Any = kernel.outputscale if kernel is not base else torch.ones_like(lengthscale[0])
+    return Shape(matern52 if matern else squared_exponential_, lengthscale, outputscale.reshape(()))
 
 
 class _Stationary:

@@ -26,6 +26,8 @@ def models(X, Y):
     sums = AdditiveKernel(PeriodicKernel(active_dims=(0,)), LinearKernel(), MaternKernel(1.5)).to(X)
     yield "standardized", SingleTaskGP(X, Y, input_transform=Normalize(2, bounds=bounds))
     yield "plain", SingleTaskGP(X, Y, outcome_transform=None, covar_module=ScaleKernel(RBFKernel(ard_num_dims=2)).to(X))
+    matern = ScaleKernel(MaternKernel(2.5, ard_num_dims=2)).to(X)
+    yield "Matern", SingleTaskGP(1e3 + X, Y, covar_module=matern, input_transform=Normalize(2, bounds=1e3 + bounds))
     yield "noise known", SingleTaskGP(X, Y, train_Yvar=0.01 * Y.square())
     yield "sum of kernels, warped", SingleTaskGP(X, Y, covar_module=sums, input_transform=warp)
     yield "truncated", TruncatedGP(X, Y, NoTruncation(), noise_var=0.1)
@@ -38,13 +40,19 @@ def close(model, X):
     torch.testing.assert_close(variance, posterior.variance.squeeze(-1), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("which", range(6))
 def test_equals_the_posterior(data, which):
     X, Y, points = data
-    _, model = list(models(X, Y))[which]
+    name, model = list(models(X, Y))[which]
+    points = 1e3 + points if name == "Matern" else points
     with torch.no_grad():
         close(model, points)
         close(model, points[0])
+    points = points.clone().requires_grad_()
+    posterior = model.posterior(points)
+    for moment, expected in zip(exact_moments(model, points), (posterior.mean, posterior.variance), strict=True):
+        ours, theirs = (torch.autograd.grad(x.sum(), points, retain_graph=True)[0] for x in (moment, expected))
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-7)
 
 
 def test_blocks_change_nothing(data, monkeypatch):

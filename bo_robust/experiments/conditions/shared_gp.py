@@ -20,7 +20,8 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
-from bo_robust.utils.covariance import squared_exponential_
+from bo_robust.utils.covariance import shape_of, squared_exponential_
+from bo_robust.utils.input_checks import quoted
 
 MIN_NOISE_VAR = 1e-4
 INSIDE = 1.0001  # of a constraint, whose boundary is at infinity of the raw parameter
@@ -126,10 +127,10 @@ def squared_exponential(kernel: Kernel) -> Callable[[Tensor, Tensor], Tensor]:
 
     GPyTorch's lazy kernels took a third of rho-KG's time. Another kernel raises ``ValueError``.
     """
-    base = getattr(kernel, "base_kernel", kernel)
-    if type(base) is not RBFKernel:
-        raise ValueError(f"the kernel must be an RBFKernel, in a ScaleKernel or not, got {type(base).__name__}.")
-    ell, scale = base.lengthscale.detach(), getattr(kernel, "outputscale", torch.ones(())).detach()
+    shape = shape_of(kernel)
+    if shape is None or shape.of is not squared_exponential_:
+        raise ValueError(f"the kernel must be an RBFKernel, in a ScaleKernel or not, got {quoted(kernel)}.")
+    ell, scale = shape.lengthscale.detach(), shape.outputscale.detach()
 
     def k(a: Tensor, b: Tensor) -> Tensor:
         # By differences: the squares of a short lengthscale would hide them.
