@@ -18,6 +18,7 @@ from bo_robust.bandits.gp_ucb import select_ucb
 from bo_robust.bandits.posteriors import truncated
 from bo_robust.bandits.posteriors.arms import ArmKernel, noise_of_trials
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary, empty_table
+from bo_robust.bandits.posteriors.reward_lists import raise_floor
 from bo_robust.bandits.posteriors.truncated import TruncatedPosterior
 from bo_robust.bandits.posteriors.whitening import ROOTS, FeatureTable
 from bo_robust.confidence import Width
@@ -26,6 +27,7 @@ from bo_robust.confidence.truncation import Truncation, check_rule
 from bo_robust.features import Features, FourierFeatures
 from bo_robust.utils import specs
 from bo_robust.utils.input_checks import quoted
+from bo_robust.utils.round_numbers import by_round
 
 FEATURES: dict[str, Callable[..., Any]] = {"fourier": FourierFeatures, "nystrom": NystromDictionary}
 
@@ -52,6 +54,7 @@ class ATAGPUCB(ArmAlgorithm):
         rule: What becomes of rewards beyond the level: "zero" (the paper's) or "clip".
     """
 
+    capturable: ClassVar[bool] = True
     truncates_anew: ClassVar[bool] = True
     takes_prior_mean: ClassVar[bool] = False
 
@@ -110,7 +113,8 @@ class ATAGPUCB(ArmAlgorithm):
                 raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
             redraw = partial(self.features.draw, kernel, uniform=uniform)
         level_of = (lambda m: sized(self.truncation, m)(t)) if is_open(self.truncation) else None
-        floor = sized(self.truncation, kernel.num_arms)(t)  # levels fall with m
+        level, lists = sized(self.truncation, kernel.num_arms), state.posterior.lists  # levels fall with m
+        floor = by_round(lambda t: raise_floor(lists, level(t)), t, rewards)
         seen = truncated.observe(state.posterior, arms, rewards, floor, redraw, level_of)
         state.round = t
         return Info(*seen)

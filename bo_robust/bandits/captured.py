@@ -88,7 +88,9 @@ def why_not(algorithm: ArmAlgorithm, state: State) -> str | None:
     for width in widths if isinstance(widths, tuple) else (widths,):
         if not _width_is_capturable(width):
             return f"{type(width).__name__} does not say that it can be captured"
-    return None if hasattr(state.posterior, "begin_block") else f"a {type(state.posterior).__name__} has no blocks"
+    if not getattr(state.posterior, "has_blocks", False):
+        return f"a {type(state.posterior).__name__} has no blocks of equal rounds here"
+    return None
 
 
 def _width_is_capturable(width: Width) -> bool:

@@ -156,7 +156,7 @@ def test_redraw_schedule(redraw, rounds, monkeypatch, device):
 )
 def test_no_round_waits_for_the_device_but_to_make_room(algorithm, reads, monkeypatch):
     """What CUDA runs, watched on the CPU. The lists' lengths are looked at every capacity / 2 rounds or less often."""
-    watch, looks, make_room = NothingIsRead(), [], reward_lists._make_room
+    watch, looks, make_room = NothingIsRead(), [], reward_lists.make_room
 
     def allowed(lists):
         looks.append(lists.values.shape[2])
@@ -164,7 +164,7 @@ def test_no_round_waits_for_the_device_but_to_make_room(algorithm, reads, monkey
         make_room(lists)
         watch.allowed = False
 
-    monkeypatch.setattr(reward_lists, "_make_room", allowed)
+    monkeypatch.setattr(reward_lists, "make_room", allowed)
     monkeypatch.setattr(whitening, "CHOLESKY_REFRESH", 16)
     kernel = ArmKernel.from_covariance(SquaredExponential(0.2), line(40, "cpu"))
     state = algorithm.init(kernel, 0.1, 4)

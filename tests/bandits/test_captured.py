@@ -7,6 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from bo_robust.bandits import (
+    ATAGPUCB,
     BKB,
     GPUCB,
     HEGPUCB,
@@ -28,6 +29,7 @@ from bo_robust.bandits.captured import captured_rounds, cuda_graph, why_not
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.confidence import ConstantWidth, FiniteWidth, LogWidth, RandomizedWidth, SelfNormalizedWidth, TGPWidth
 from bo_robust.confidence.truncation import TGPTruncation
+from bo_robust.features import FourierFeatures
 from bo_robust.risk_measures.functionals import CVaR
 from tests.bandits.problems import READS, N, begin, kernel, table
 
@@ -39,6 +41,8 @@ ALGORITHMS = {
     "irgp-ucb": IRGPUCB(RandomizedWidth(N)),
     "tgp-ucb": TGPUCB(TGPWidth(1.0, 4.0, 1.0, 0.1, 0.1), LEVEL),
     "tgp-ucb, clipped": TGPUCB(LogWidth(), LEVEL, "clip"),
+    "ata-gp-ucb": ATAGPUCB(LogWidth(), LEVEL, FourierFeatures(0.2, 8, ((0.0, 1.0),))),
+    "ata-gp-ucb, cholesky": ATAGPUCB(LogWidth(), LEVEL, FourierFeatures(0.2, 8, ((0.0, 1.0),)), "cholesky", "clip"),
     "v-ucb": VUCB(LogWidth(), 0.3, 5, (0.1, 0.2, 0.4, 0.2, 0.1), "uniform"),
     "v-ucb, tail": VUCB(LogWidth(), CVaR(0.3), 5),
     "stable-opt": StableOpt(LogWidth(), 5),
@@ -164,6 +168,10 @@ def run(name, state, capture):
     return torch.cat(rows)
 
 
+def replays_of(name):
+    return 3 if name.startswith("ata") else 2
+
+
 def refused(device, work):
     work()
     raise RuntimeError("operation not permitted when stream is capturing\nmore lines")
@@ -171,10 +179,13 @@ def refused(device, work):
 
 @pytest.mark.parametrize(("name", "dense"), CASES)
 def test_replayed_blocks_are_the_eager_rounds_to_the_bit(name, dense, simulated, monkeypatch):
-    """Blocks of 32 rounds: the first is eager, the others are replayed, but for the last 22 rounds."""
+    """Blocks of 32 rounds: the first is eager, the others are replayed, but for the last 22 rounds.
+
+    Those of ATA-GP-UCB begin wherever the lists have room, from the third round on.
+    """
     states, graphs = [start(name, dense, monkeypatch) for _ in range(2)], Graphs()
     found = [run(name, state, capture) for state, capture in zip(states, (graphs, None), strict=True)]
-    assert (len(graphs.graphs), graphs.replays) == (1, 2)
+    assert (len(graphs.graphs), graphs.replays) == (1, replays_of(name))
     assert torch.equal(*found)
     assert not found[0][70, 1, 1]
     for ours, theirs in zip(*map(state_tensors, states), strict=True):
@@ -188,7 +199,7 @@ def test_replays_from_nan_give_no_arm_out_of_range(name, dense, simulated, monke
         if part == "mean":
             x[: len(x) // TRIALS], x[-1, -1] = torch.nan, torch.nan
     arms = run(name, state, graphs)[:, 0]
-    assert graphs.replays == 2
+    assert graphs.replays == replays_of(name)
     assert ((arms >= 0) & (arms < N)).all()
 
 
@@ -227,8 +238,8 @@ def test_two_blocks_are_the_same_work_on_the_same_memory(name, dense, simulated,
         else:
             one_round(noise[t], uniforms[t])
             t += 1
-    assert len(said) == 2
-    assert said[0] == said[1]
+    assert len(said) == replays_of(name)
+    assert all(of == said[0] for of in said)
 
 
 @pytest.mark.parametrize(("name", "dense"), CASES)
@@ -271,6 +282,22 @@ def test_a_capture_that_fails_leaves_the_state_as_it_was(simulated):
     with pytest.warns(UserWarning, match="Rounds of HEGPUCB are .* one by one: operation not permitted when stream is"):
         found = run("he-gp-ucb", states[0], fails)
     assert torch.equal(found, run("he-gp-ucb", states[1], None))
+
+
+class Falling(TGPTruncation):
+    """A level that no list of rewards can follow."""
+
+    def _at(self, t):
+        return super()._at(t) - (t > 40)
+
+
+def test_a_level_that_falls_within_a_block_is_refused(simulated, monkeypatch):
+    algorithm = ATAGPUCB(LogWidth(), Falling(1.0, 1.0), FourierFeatures(0.2, 8, ((0.0, 1.0),)))
+    monkeypatch.setitem(ALGORITHMS, "ata-gp-ucb", algorithm)
+    graphs = Graphs()
+    with pytest.raises(ValueError, match="the truncation level fell from"):
+        run("ata-gp-ucb", start("ata-gp-ucb", True, monkeypatch), graphs)
+    assert graphs.replays == 1
 
 
 class Greedy(GPUCB):

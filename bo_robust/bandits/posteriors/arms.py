@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -49,6 +50,8 @@ class ArmPosterior(ArmBuffers):
 
     kernel: ArmKernel = field(kw_only=True)
     row_budget: int = field(kw_only=True)
+
+    has_blocks: ClassVar[bool] = True
 
     def begin_block(self) -> tuple[int, ...]:
         """End a full block, and return the sizes of the rounds that come next, first their number; none within a block.

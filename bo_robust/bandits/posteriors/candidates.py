@@ -19,7 +19,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -111,6 +111,8 @@ class CandidatePosterior:
     active: Tensor
     evidence: Tensor
     last_gain: Tensor
+
+    has_blocks: ClassVar[bool] = True
 
     def begin_block(self) -> tuple[int, ...]:
         """As that of :class:`.arms.ArmPosterior`."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bo_robust.confidence.base import Number
 from bo_robust.confidence.truncation import RULES
 
 FIRST_CAPACITY = 16  # Entries of every list at first; doubled when one may be full
@@ -87,8 +88,8 @@ def init(template: Tensor) -> RewardLists:
     return RewardLists(template.new_zeros(*template.shape, 1 + FIRST_CAPACITY))
 
 
-def raise_floor(lists: RewardLists, floor: float) -> None:
-    """Say that no level from now on is below ``floor`` > 0.
+def raise_floor(lists: RewardLists, floor: float) -> float:
+    """Say that no level from now on is below ``floor`` > 0, and return it.
 
     Raises ``ValueError`` if it falls: what is settled could then be needed again.
     """
@@ -97,36 +98,40 @@ def raise_floor(lists: RewardLists, floor: float) -> None:
             f"the truncation level fell from {lists.floor:.6g} to {floor:.6g}; ATA needs levels that never fall with t."
         )
     lists.floor = floor
+    return floor
 
 
-def insert(lists: RewardLists, arms: Tensor, rewards: Tensor, counts: Tensor) -> None:
+def insert(lists: RewardLists, arms: Tensor, rewards: Tensor, counts: Tensor, floor: Number) -> None:
     """Add one reward per trial, in place, and settle what no truncation can touch any more.
 
     ``arms`` and ``rewards`` are ``s``, finite; a reward of zero changes no sum, as a failed pull must not. ``counts``
-    are those of the arms, ``s``, this reward included.
+    are those of the arms, ``s``, this reward included. ``floor`` is that of :func:`raise_floor`, or ``s`` times it.
     """
     if lists.spare == 0:
-        _make_room(lists)
+        make_room(lists)
     lists.spare -= 1
     at = arms.view(-1, 1, 1).expand(-1, 1, lists.table.shape[2])
     row = lists.table.gather(1, at).squeeze(1)
-    row[:, 1] = rewards  # an empty slot, see _make_room
+    row[:, 1] = rewards  # an empty slot, see make_room
     size = row.abs()
-    size[:, 0] = -1.0  # the settled sum stays first
+    size[:, :1].fill_(-1.0)  # the settled sum stays first
     size, order = size.sort(1)
     row = row.gather(1, order)
-    threshold = counts.sqrt().mul_(lists.floor * SETTLED_MARGIN).unsqueeze(1)
+    threshold = counts.sqrt().mul_(floor * SETTLED_MARGIN).unsqueeze(1)
     settled = row * (size <= threshold)
     row -= settled
     torch.sum(settled, 1, out=row[:, 0])
     lists.table.scatter_(1, at, row.unsqueeze(1))
 
 
-def _make_room(lists: RewardLists) -> None:
-    """Double the lists when the longest is more than half full, and set the number of rounds until the next look."""
+def make_room(lists: RewardLists, rounds: int = 1) -> None:
+    """See that the lists have room for so many more rewards, in place; looking at their lengths waits for a GPU.
+
+    They double when the longest is more than half full.
+    """
     capacity = lists.values.shape[2]
     longest = int(lists.size.max())
-    if 2 * longest > capacity:
+    while 2 * longest > capacity or capacity - longest < rounds:
         lists.table = torch.cat([lists.table[:, :, :1], torch.zeros_like(lists.values), lists.values], 2)
         capacity *= 2
     lists.spare = capacity - longest

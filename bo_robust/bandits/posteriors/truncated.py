@@ -21,6 +21,8 @@ from bo_robust.confidence.truncation import mostly_beyond
 from bo_robust.utils.input_checks import check_finite
 from bo_robust.utils.linalg import all_numbers
 
+BLOCK = 32  # rounds of a graph (:mod:`bo_robust.bandits.captured`)
+
 
 @dataclass
 class TruncatedPosterior:
@@ -34,6 +36,20 @@ class TruncatedPosterior:
     rule: str  # A key of RULES
     level: Tensor  # b of the last round, `s`
     drawn: int = 0  # Round after which the features were last replaced
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether rounds are the same work: those with dictionaries are not."""
+        return self.whitening.table.size is None
+
+    def begin_block(self) -> tuple[int, ...]:
+        """As that of :class:`.arms.ArmPosterior`: rounds, entries of a list, and rounds that bound the eigenvalues."""
+        bound = self.whitening.most_rounds(1)
+        if not self.has_blocks or self.whitening.most_rounds(BLOCK) != bound or self.whitening.refreshes_within(BLOCK):
+            return ()
+        if self.lists.spare < BLOCK:
+            reward_lists.make_room(self.lists, BLOCK)
+        return BLOCK, self.lists.table.shape[2], bound
 
     @property
     def size(self) -> Tensor | None:
@@ -70,7 +86,7 @@ def observe(
     posterior: TruncatedPosterior,
     arms: Tensor,
     rewards: Tensor,
-    level: float,
+    level: Number,
     new_features: Callable[[Tensor, Tensor], FeatureTable] | None = None,
     level_of: Callable[[Tensor], Number] | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -80,7 +96,8 @@ def observe(
         posterior: State before the round.
         arms: ``s`` long.
         rewards: ``s``. A NaN or infinite one is a failed pull and changes nothing of its trial but the level.
-        level: b_t > 0, never less than before; with ``level_of`` a floor of all levels to come.
+        level: b_t > 0, never less than before; with ``level_of`` a floor of all levels to come. A tensor, ``s``, is one
+            that :func:`.reward_lists.raise_floor` gave.
         new_features: Returns features that replace the present ones, given the variance before this round and the
             counts after it (``s x n``); None: they stay.
         level_of: Returns b_t, ``s`` or a number, for dictionaries of ``size`` arms.
@@ -96,7 +113,8 @@ def observe(
     check_pulls(posterior.information_gain, arms, rewards)
     if whitening.reads_data(white):  # five launches on CUDA, where the caller must not err
         arms, rewards = within(arms, rewards, posterior.mean.shape[1])
-    reward_lists.raise_floor(posterior.lists, level)
+    if not isinstance(level, Tensor):
+        reward_lists.raise_floor(posterior.lists, level)
     # On a GPU the time of a round is that of its launches: these are fewer than with `isfinite` and indices of trials.
     finite = rewards.nan_to_num(0.0, posinf=0.0, neginf=0.0)
     ok, at = finite == rewards, arms.unsqueeze(1)
@@ -104,14 +122,14 @@ def observe(
     ratio = posterior.variance.gather(1, at).squeeze(1) / white.noise_var
     posterior.information_gain.addcmul_(ratio.log1p_(), weight, value=0.5)
     whitening.count(white, arms, weight)
-    reward_lists.insert(posterior.lists, arms, finite, white.counts.gather(1, at).squeeze(1))
+    reward_lists.insert(posterior.lists, arms, finite, white.counts.gather(1, at).squeeze(1), level)
     if new_features is None:
         whitening.update(white, arms, weight)
     else:
         whitening.replace_features(white, new_features(posterior.variance, white.counts))
         posterior.drawn = white.rounds
     size = posterior.size
-    posterior.level = posterior.level.new_empty(len(arms)).fill_(level)
+    posterior.level = level if isinstance(level, Tensor) else torch.full_like(posterior.level, level)
     if level_of is not None and size is not None:
         posterior.level.copy_(torch.as_tensor(level_of(size)))
     u = refresh(posterior, arms)

@@ -65,14 +65,26 @@ class Whitening:
     counts: Tensor  # Number of rewards per arm, `s x n`
     white: Tensor  # Y, `s x k x n`, in the coordinates of `axes`
     rounds: int = 0  # Rounds observed
-    # Smallest and largest lambda, and largest ||z||^2: they bound the eigenvalues of V, and set the number of steps to
-    # V^{-1/2} on CUDA. Not set on a CPU.
+    # For V^{-1/2} on CUDA, not set on a CPU. lambda^{1/2} I of every trial, `s x k x k`
+    ridge: Tensor | None = None
+    # Smallest and largest lambda, and largest ||z||^2: they bound the eigenvalues of V, and set the number of steps
     bounds: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     @property
     def axes(self) -> Tensor | None:
         """From coordinates of ``white`` to feature directions, ``p x k`` or ``s x p x k``; None for identity."""
         return None if self.root == "cholesky" else self.table.axes
+
+    def most_rounds(self, more: int = 0) -> int:
+        """A number that is not below the rounds and some ``more``, and seldom changes: 256, 512, 1024, ..."""
+        most = 256
+        while most < self.rounds + more:
+            most *= 2
+        return most
+
+    def refreshes_within(self, rounds: int) -> bool:
+        """Whether a Cholesky root is computed anew in one of so many rounds to come."""
+        return self.root == "cholesky" and self.rounds % CHOLESKY_REFRESH + rounds >= CHOLESKY_REFRESH
 
     def squares(self) -> Tensor:
         """||y_a||^2 of every arm, ``s x n``: no u_ia^2 is larger."""
@@ -113,6 +125,8 @@ def replace_features(whitening: Whitening, table: FeatureTable) -> None:
     if not reads_data(whitening):
         norms = torch.einsum("...nk,...nk->...n", table.coordinates, table.coordinates)
         whitening.bounds = (float(whitening.noise_var.min()), float(whitening.noise_var.max()), float(norms.max()))
+        k = table.coordinates.shape[-1]
+        whitening.ridge = torch.diag_embed(whitening.noise_var.sqrt().unsqueeze(1).expand(-1, k))
     recompute(whitening)
 
 
@@ -146,13 +160,15 @@ def recompute(whitening: Whitening) -> None:
         whitening.white = torch.linalg.solve_triangular(factor, columns, upper=False).contiguous()
         return
     Z = whitening.table.coordinates
-    V = _gram(Z, whitening.counts, whitening.noise_var)
     if reads_data(whitening):
-        values, vectors = torch.linalg.eigh(V)
+        values, vectors = torch.linalg.eigh(_gram(Z, whitening.counts, whitening.noise_var))
         root = (vectors * values.rsqrt().unsqueeze(1)) @ vectors.mT
     else:
+        assert whitening.ridge is not None
         smallest, largest, longest = whitening.bounds
-        root = newton_schulz(V, smallest, largest + whitening.rounds * longest)
+        A = torch.cat([whitening.counts.sqrt().unsqueeze(2) * Z, whitening.ridge], 1)
+        Q = newton_schulz(A, smallest, largest + whitening.most_rounds() * longest)
+        root = Q[:, Z.shape[-2] :] / whitening.ridge[:, :1, :1]
     whitening.white = root @ Z.mT
 
 

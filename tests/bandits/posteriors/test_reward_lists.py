@@ -24,7 +24,7 @@ def insert(lists, arm, value, level, count):
     """One reward, the ``count``-th of the arm."""
     reward, counts = lists.table.new_tensor([value]), lists.table.new_tensor([count])
     reward_lists.raise_floor(lists, level)
-    reward_lists.insert(lists, torch.tensor([arm], device=lists.table.device), reward, counts)
+    reward_lists.insert(lists, torch.tensor([arm], device=lists.table.device), reward, counts, level)
 
 
 def check_invariants(lists, rewards, level):
