@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
 import torch
+from botorch.models import SingleTaskGP
 from torch import Tensor
 
 from benchmarks import arm_engine, bkb, elimination, stats
 from benchmarks.gpu_common import CORES, Bench, Target, cpu_path, require_close, require_same, threads
-from benchmarks.loop import Round, additive, noise_and_uniforms, rounds, run_rounds
+from benchmarks.loop import additive, blocks, noise_and_uniforms, rounds, run_rounds
 from benchmarks.stats import LEAST
-from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, TGPUCB
+from bo_robust.acquisition import ValueAtRiskUCB, optimize_lnso
+from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, TGPUCB, VUCB
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
 from bo_robust.confidence.base import EXPLORING
@@ -25,6 +27,7 @@ from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.models import BKBModel, CandidateEnsemble, candidate_grid, exact_moments, marginal_moments
 from bo_robust.ops import naive_ops
+from bo_robust.risk_measures.environments import ContinuousEnvironment, Environment, FiniteEnvironment
 from bo_robust.suggest import suggest
 from bo_robust.utils.covariance import Matern
 
@@ -104,7 +107,12 @@ def measure_exact(bench: Bench, targets: list[Target]) -> None:
         detail |= {"rounds": horizon, "naive_s": naive_s, "distinct_arms": len(chosen[0].unique())}
         # One bound that ties within rounding sends the runs apart: counted, not required.
         bench.report(target, took, {**detail, "same_picks_as_naive": int((chosen[0] == chosen[-1]).sum())})
-    bench.compare("gp_ucb_n1e6_d6_float64", lambda place, T: _million(n, T, torch.float64, place), bench.full(50))
+    for dtype in (torch.float64, torch.float32):
+
+        def workload(device: torch.device, rounds: int, dtype: torch.dtype = dtype) -> Callable[[], Tensor]:
+            return _million(n, rounds, dtype, device)
+
+        bench.compare(f"gp_ucb_n1e6_d6_{str(dtype)[6:]}", workload, bench.full(50))
 
 
 def _grid(n: int, trials: int, noise_var: float, device: torch.device) -> tuple[ArmKernel, Tensor]:
@@ -143,18 +151,28 @@ def measure_tgp(bench: Bench, targets: list[Target]) -> None:
         run_rounds(*_tgp(trials, min(100, horizon), bench.device))
         took, detail = bench.seconds(partial(run_rounds, *_tgp(trials, horizon, bench.device)))
         bench.report(target, took, {**detail, "rounds": horizon})
-    name = "tgp_ucb_20x100"
-    bench.compare(name, lambda place, T: partial(run_rounds, *_tgp(TGP_TRIALS[0], T, place)), bench.full(500))
+
+    def workload(device: torch.device, rounds: int) -> Callable[[], Tensor]:
+        return partial(run_rounds, *_tgp(TGP_TRIALS[0], rounds, device))
+
+    bench.compare("tgp_ucb_20x100", workload, bench.full(500), _part_of_tgp)
+
+
+def _part_of_tgp(parts: int, horizon: int) -> Callable[[], Tensor]:
+    return partial(run_rounds, *_tgp(math.ceil(TGP_TRIALS[0] / parts), horizon, torch.device("cpu")))
 
 
 ATA = ATAGPUCB(FiniteWidth(ATA_ARMS, 0.1, scale=EXPLORING), LEVEL, FEATURES, root="symmetric")
 
 
-def _ata(device: torch.device) -> Callable[[], Iterator[Round]]:
-    """ATA-QFF, from its first round at every call."""
-    kernel, f = _grid(ATA_ARMS, ATA_TRIALS, 1.0, device)
-    noise = _heavy_noise(ATA_ROUNDS, ATA_TRIALS).to(device)
-    return lambda: rounds(ATA, ATA.init(kernel, 1.0, ATA_TRIALS), additive(f, noise), torch.zeros_like(noise))
+def _ata(trials: int, horizon: int, device: torch.device) -> tuple[Any, ...]:
+    """ATA-QFF, as :func:`run_rounds` takes it."""
+    kernel, f = _grid(ATA_ARMS, trials, 1.0, device)
+    return ATA, kernel, 1.0, f, _heavy_noise(horizon, trials).to(device)
+
+
+def _part_of_ata(parts: int, horizon: int) -> Callable[[], Tensor]:
+    return partial(run_rounds, *_ata(math.ceil(ATA_TRIALS / parts), horizon, torch.device("cpu")))
 
 
 def check_ata(device: torch.device) -> None:
@@ -165,16 +183,14 @@ def check_ata(device: torch.device) -> None:
 
 def measure_ata(bench: Bench, targets: list[Target]) -> None:
     """20 trials x 20,000 rounds, 32 frequencies (64 features)."""
-    _play(_ata(bench.device), 20)
-    bench.cut_off(targets[0], _ata(bench.device)(), bench.full(ATA_ROUNDS))
-    bench.compare("ata_qff_20x100_m64", lambda place, T: partial(_play, _ata(place), T), bench.full(200))
+    horizon = bench.full(ATA_ROUNDS)
+    run_rounds(*_ata(ATA_TRIALS, 20, bench.device))
+    bench.cut_off(targets[0], blocks(*_ata(ATA_TRIALS, horizon, bench.device)), horizon)
 
+    def workload(device: torch.device, rounds: int) -> Callable[[], Tensor]:
+        return partial(run_rounds, *_ata(ATA_TRIALS, rounds, device))
 
-def _play(run: Callable[[], Iterator[Round]], count: int) -> None:
-    """The first rounds of a run."""
-    with torch.no_grad():
-        for _ in islice(run(), count):
-            pass
+    bench.compare("ata_qff_20x100_m64", workload, bench.full(200), _part_of_ata)
 
 
 def check_bbkb(device: torch.device) -> None:
@@ -185,23 +201,21 @@ def check_bbkb(device: torch.device) -> None:
     _require_same_posterior("BBKB", algorithm, kernel, bkb.NOISE_VAR, f.unsqueeze(0), noise, device)
 
 
-def _bbkb(horizon: int, device: torch.device) -> Callable[[], Iterator[Round]]:
-    """BBKB on n = 10^6 points of 6 dimensions, from its first round at every call."""
+def _bbkb(horizon: int, device: torch.device) -> tuple[Any, ...]:
+    """BBKB on n = 10^6 points of 6 dimensions, as :func:`run_rounds` takes it."""
     n = MANY_ARMS
     kernel, f = bkb.make_problem(n, 6, 0.5, 0)
     kernel, f = moved(kernel, device), f.to(device).unsqueeze(0)
     noise, uniforms = (table.to(device) for table in noise_and_uniforms(0, horizon, bkb.NOISE_VAR))
-    algorithm = BBKB(FiniteWidth(n, 0.1, scale=EXPLORING), 5.0, 4.0)
-    begin = partial(algorithm.init, kernel, bkb.NOISE_VAR, 1, rounds=horizon)
-    return lambda: rounds(algorithm, begin(), additive(f, noise), uniforms)
+    return BBKB(FiniteWidth(n, 0.1, scale=EXPLORING), 5.0, 4.0), kernel, bkb.NOISE_VAR, f, noise, uniforms
 
 
 def measure_bbkb(bench: Bench, targets: list[Target]) -> None:
     """n = 10^6, d = 6, 10,000 rounds of BBKB, and the first 100 on both devices."""
     horizon = bench.full(10_000)
-    _play(_bbkb(5, bench.device), 5)
-    bench.cut_off(targets[0], _bbkb(horizon, bench.device)(), horizon)
-    bench.compare("bbkb_n1e6", lambda place, T: partial(_play, _bbkb(T, place), T), bench.full(100))
+    run_rounds(*_bbkb(5, bench.device))
+    bench.cut_off(targets[0], blocks(*_bbkb(horizon, bench.device)), horizon)
+    bench.compare("bbkb_n1e6", lambda place, T: partial(run_rounds, *_bbkb(T, place)), bench.full(100))
 
 
 def check_he(device: torch.device) -> None:
@@ -211,12 +225,16 @@ def check_he(device: torch.device) -> None:
     _require_same_posterior("HE-GP-UCB", algorithm, kernel, elimination.NOISE_VAR, f, noise[:40], device)
 
 
-def _he(device: torch.device, horizon: int) -> Callable[[], Tensor]:
+def _he(device: torch.device, horizon: int, trials: int | None = None) -> Callable[[], Tensor]:
     """|U| = 16, s = 64, n = 1000."""
     width = BayesianFiniteWidth(ARMS, elimination.DELTA, scale=EXPLORING)
-    kernel, f, noise = elimination.make_problem(ARMS, HE_TRIALS)
+    kernel, f, noise = elimination.make_problem(ARMS, HE_TRIALS if trials is None else trials)
     given = moved(kernel, device), elimination.NOISE_VAR, f.to(device), noise[:horizon].to(device)
     return partial(run_rounds, HEGPUCB(width, 0.1, elimination.DELTA), *given)
+
+
+def _part_of_he(parts: int, horizon: int) -> Callable[[], Tensor]:
+    return _he(torch.device("cpu"), horizon, math.ceil(HE_TRIALS / parts))
 
 
 def measure_he(bench: Bench, targets: list[Target]) -> None:
@@ -228,23 +246,22 @@ def measure_he(bench: Bench, targets: list[Target]) -> None:
     with naive_ops():
         naive_s, _ = bench.seconds(work, 1)
     bench.report(targets[0], took, {**detail, "rounds": horizon, "naive_s": naive_s})
-    bench.compare("he_gp_ucb_U16_s64_n1000", _he, bench.full(50))
+    bench.compare("he_gp_ucb_U16_s64_n1000", _he, bench.full(50), _part_of_he)
+
+
+def _acquisition(environment: Environment, device: torch.device) -> ValueAtRiskUCB:
+    """V-UCB after 100 observations, two columns of x, one of z."""
+    XZ = torch.rand(100, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(device)
+    Y = torch.sin(5.0 * XZ.sum(1, keepdim=True))
+    model = SingleTaskGP(XZ, Y, torch.full_like(Y, 0.01), outcome_transform=None)
+    return ValueAtRiskUCB(model.eval(), environment, 0.1, 2.0)
 
 
 def _v_ucb(starts: int, conditions: int, device: torch.device) -> Callable[[], tuple[Tensor, Tensor]]:
-    """Value and gradient at some starts; 100 observations, two columns of x, one of z."""
-    from botorch.models import SingleTaskGP
-
-    from bo_robust.acquisition import ValueAtRiskUCB
-    from bo_robust.risk_measures.environments import FiniteEnvironment
-
-    generator = torch.Generator().manual_seed(0)
-    XZ = torch.rand(100, 3, generator=generator, dtype=torch.float64).to(device)
-    Y = torch.sin(5.0 * XZ.sum(1, keepdim=True))
+    """Value and gradient at some starts."""
     Z = torch.linspace(0, 1, conditions, dtype=torch.float64, device=device).unsqueeze(1)
-    X = torch.rand(starts, 1, 2, generator=generator, dtype=torch.float64).to(device)
-    model = SingleTaskGP(XZ, Y, torch.full_like(Y, 0.01), outcome_transform=None)
-    acquisition = ValueAtRiskUCB(model.eval(), FiniteEnvironment(Z), 0.1, 2.0)
+    X = torch.rand(starts, 1, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
+    acquisition = _acquisition(FiniteEnvironment(Z), device)
 
     def work() -> tuple[Tensor, Tensor]:
         x = X.clone().requires_grad_(True)
@@ -252,6 +269,25 @@ def _v_ucb(starts: int, conditions: int, device: torch.device) -> Callable[[], t
         return value.detach(), torch.autograd.grad(value.sum(), x)[0]
 
     return work
+
+
+def _v_ucb_arms(device: torch.device, horizon: int, trials: int = TGP_TRIALS[0]) -> Callable[[], Tensor]:
+    """V-UCB over 1,000 pairs of 100 designs and 10 conditions, in 20 trials."""
+    kernel, f = _grid(ARMS, trials, 0.1, device)
+    noise = torch.zeros(horizon, trials, dtype=torch.float64, device=device)
+    return partial(run_rounds, VUCB(FiniteWidth(ARMS, 0.1), 0.3, 10), kernel, 0.1, f, noise)
+
+
+def _part_of_v_ucb_arms(parts: int, horizon: int) -> Callable[[], Tensor]:
+    return _v_ucb_arms(torch.device("cpu"), horizon, math.ceil(TGP_TRIALS[0] / parts))
+
+
+def _lnso(device: torch.device, starts: int) -> Callable[[], tuple[Tensor, Tensor]]:
+    """LNSO from some starts, after 100 observations; its draws are those of the device."""
+    low, high = box = torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=device)
+    uniform = torch.distributions.Uniform(low, high, validate_args=False)
+    acquisition = _acquisition(ContinuousEnvironment(box, uniform), device)
+    return partial(optimize_lnso, acquisition, box.expand(2, 2), starts, rounds=4, fit_steps=60)
 
 
 def _require_close(on_gpu: tuple[Tensor, Tensor], on_cpu: tuple[Tensor, Tensor]) -> None:
@@ -262,8 +298,14 @@ def _require_close(on_gpu: tuple[Tensor, Tensor], on_cpu: tuple[Tensor, Tensor])
 def check_v_ucb(device: torch.device) -> None:
     """Value and gradient against the CPU's, which tests compare with sorted bounds of BoTorch's posterior."""
     ours = _v_ucb(8, 16, device)()
+    _, value = _lnso(device, 3)()
     with cpu_path():
         _require_close(ours, _v_ucb(8, 16, torch.device("cpu"))())
+        _, cpu_value = _lnso(torch.device("cpu"), 3)()
+    # Other draws, other ways up: the values agree as far as 4,096 draws tell them.
+    require_close("LNSO's value", value, cpu_value, 0.05)
+    kernel, f = _grid(60, 3, 0.1, torch.device("cpu"))
+    _require_same_posterior("V-UCB", VUCB(FiniteWidth(60, 0.1), 0.3, 10), kernel, 0.1, f, torch.zeros(40, 3), device)
 
 
 def measure_v_ucb(bench: Bench, targets: list[Target]) -> None:
@@ -276,6 +318,8 @@ def measure_v_ucb(bench: Bench, targets: list[Target]) -> None:
     gpu_ms = bench.milliseconds(on_gpu)
     detail = {"gpu_ms": gpu_ms, "cpu_ms": 1e3 * cpu_s, "starts": starts}
     bench.report(targets[0], 1e3 * cpu_s / gpu_ms, detail)
+    bench.compare("v_ucb_20x1000", _v_ucb_arms, bench.full(200), _part_of_v_ucb_arms)
+    bench.over_cpu("lnso", _lnso, 8)
 
 
 def check_botorch(device: torch.device) -> None:
@@ -419,7 +463,7 @@ PARTS = {
         check_exact,
         measure_exact,
         [Target("gp_ucb_n1e6_d6_T1000_float32", "s", 1.0), Target("gp_ucb_n1e6_d6_T1000_float64", "s", 2.0)],
-        ("gp_ucb_n1e6_d6_float64",),
+        ("gp_ucb_n1e6_d6_float64", "gp_ucb_n1e6_d6_float32"),
     ),
     "tgp": Part(
         check_tgp,
@@ -430,7 +474,12 @@ PARTS = {
     "ata": Part(check_ata, measure_ata, [Target("ata_qff_20x20000_m64", "s", 20.0)], ("ata_qff_20x100_m64",)),
     "bbkb": Part(check_bbkb, measure_bbkb, [Target("bbkb_n1e6_T10000", "s", 20.0)], ("bbkb_n1e6",)),
     "he": Part(check_he, measure_he, [Target("he_gp_ucb_U16_s64_n1000_T500", "s", 2.0)], ("he_gp_ucb_U16_s64_n1000",)),
-    "v_ucb": Part(check_v_ucb, measure_v_ucb, [Target("v_ucb_4096x256_gradient_gpu_over_cpu", "x faster", least=20.0)]),
+    "v_ucb": Part(
+        check_v_ucb,
+        measure_v_ucb,
+        [Target("v_ucb_4096x256_gradient_gpu_over_cpu", "x faster", least=20.0)],
+        ("v_ucb_20x1000",),
+    ),
     "botorch": Part(
         check_botorch, measure_botorch, [Target("gp_ucb_over_botorch_n1000_T400", "x faster", least=200.0)]
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
 import statistics
 import time
@@ -10,7 +11,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +27,7 @@ COMPARED = (("cpu_over_gpu", "x, the CPU"), ("launches", "a round"))
 CORES = len(os.sched_getaffinity(0))
 CUT_SECONDS = {True: 8.0, False: 15.0}  # of a quick run or another; what runs longer is cut off
 Workload = Callable[[torch.device, int], Callable[[], Any]]  # of a device and a size, such as rounds
+Share = Callable[[int, int], Callable[[], Any]]  # of a number of parts and a size: one part of the trials, on the CPU
 
 
 class Mismatch(Exception):
@@ -81,30 +82,34 @@ class Bench:
         median = statistics.median(times)
         return median, {"runs": runs, "spread": (max(times) - min(times)) / median}
 
-    def cut_off(self, target: Target, run: Iterator[Any], rounds: int) -> None:
-        """A row, the seconds of some rounds of a run; what takes too long is cut off, and its target not met.
+    def cut_off(self, target: Target, run: Iterator[Tensor], rounds: int) -> None:
+        """A row, the seconds of some rounds of a run, which yields the arms of one or more (``K x s``).
 
-        ``late_us_a_round`` is that of the last half of the rounds.
+        What takes too long is cut off, and its target not met. ``late_us_a_round`` is that of the last half.
         """
         torch.cuda.synchronize()
-        marks = [(0, time.perf_counter())]
-        with torch.no_grad():
-            for count, _ in enumerate(islice(run, rounds), start=1):
-                if count % 64 == 0 or count == rounds:
+        marks, count = [(0, time.perf_counter())], 0
+        with torch.inference_mode():
+            for arms in run:
+                count += len(arms)
+                if count >= marks[-1][0] + 64 or count >= rounds:
                     torch.cuda.synchronize()
                     marks.append((count, time.perf_counter()))
-                    if marks[-1][1] - marks[0][1] > CUT_SECONDS[self.quick]:
+                    if marks[-1][1] - marks[0][1] > CUT_SECONDS[self.quick] or count >= rounds:
                         break
         (played, end), (half, then) = marks[-1], marks[len(marks) // 2 - 1]
         late = 1e6 * (end - then) / (played - half)
         detail = {"rounds_played": played, "of": rounds, "late_us_a_round": late}
-        self.report(target, end - marks[0][1], detail, whole=played == rounds)
+        self.report(target, end - marks[0][1], detail, whole=played >= rounds)
 
-    def over_cpu(self, name: str, workload: Workload, size: int, runs: int = 3) -> tuple[Callable[[], Any], float]:
+    def over_cpu(
+        self, name: str, workload: Workload, size: int, runs: int = 3, share: Share | None = None
+    ) -> tuple[Callable[[], Any], float]:
         """A row, the CPU's time of a workload over the GPU's; what ran on the GPU, and its seconds.
 
         Both are warm and run in turns. The CPU runs with one thread and with one per core, of BLAS and torch: most of
-        its path is NumPy, of which one thread does the rest.
+        its path is NumPy, of which one thread does the rest. Where trials are independent, ``share`` makes some of
+        them, and a process per core runs them, too.
         """
         on_gpu, on_cpu = workload(self.device, size), workload(torch.device("cpu"), size)
         on_gpu()
@@ -115,15 +120,17 @@ class Bench:
             for count in (1, CORES):
                 with threads(count):
                     times.setdefault(f"cpu_{count}_s", []).append(stats.seconds(on_cpu))
+        if share is not None:
+            times[f"cpu_{CORES}_processes_s"] = [process_seconds(share, size)]
         medians = {key: statistics.median(found) for key, found in times.items()}
         gpu_s, detail = medians["gpu_s"], {"runs": runs, "size": size, **medians}
         cpu_s = min(took for key, took in medians.items() if key != "gpu_s")
         self.report(Target(f"{name}_{COMPARED[0][0]}", COMPARED[0][1]), cpu_s / gpu_s, detail)
         return on_gpu, gpu_s
 
-    def compare(self, name: str, workload: Workload, rounds: int) -> None:
+    def compare(self, name: str, workload: Workload, rounds: int, share: Share | None = None) -> None:
         """Two rows about a workload of some rounds: the CPU's time over the GPU's, and what a round launches."""
-        on_gpu, gpu_s = self.over_cpu(name, workload, rounds)
+        on_gpu, gpu_s = self.over_cpu(name, workload, rounds, share=share)
         kernels, busy_s, wall_s = launches(on_gpu)
         detail = {"gpu_us_a_round": 1e6 * busy_s / rounds, "gpu_busy": busy_s / gpu_s, "profiled_s": wall_s}
         self.report(Target(f"{name}_{COMPARED[1][0]}", COMPARED[1][1]), kernels / rounds, detail)
@@ -147,6 +154,31 @@ def seconds(work: Callable[[], Any]) -> float:
     """Wall time of one call, the device idle before and after it."""
     torch.cuda.synchronize()
     return stats.seconds(work)
+
+
+def process_seconds(share: Share, size: int) -> float:
+    """Seconds of the slowest of as many processes as cores, which begin together, warm, with one thread each."""
+    spawn = multiprocessing.get_context("spawn")
+    ready = spawn.Barrier(CORES)
+    with spawn.Pool(CORES, _wait_at, (ready,)) as pool:
+        return max(pool.starmap(_seconds_of, [(share, CORES, size)] * CORES, chunksize=1))
+
+
+def _wait_at(barrier: Any) -> None:
+    global _ready
+    _ready = barrier
+    torch.set_num_threads(1)
+
+
+def _seconds_of(share: Share, parts: int, size: int) -> float:
+    with threads(1):
+        work = share(parts, size)
+        work()
+        _ready.wait()
+        return stats.seconds(work)
+
+
+_ready: Any = None  # a process's barrier
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from bo_robust.bandits.captured import captured_rounds, cuda_graph
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.utils.random import stream
 
-__all__ = ["Reward", "Round", "additive", "noise_and_uniforms", "rounds", "run_rounds", "timed"]
+__all__ = ["Reward", "Round", "additive", "blocks", "noise_and_uniforms", "rounds", "run_rounds", "timed"]
 
 Reward = Callable[[int, Tensor], Tensor]
 """The rewards of round t = 0, 1, ... at the arms of all trials."""
@@ -56,35 +56,40 @@ def timed(run: Iterator[Round]) -> Iterator[tuple[float, Round]]:
         yield time.process_time() - began, one
 
 
-def run_rounds(
+def blocks(
     algorithm: ArmAlgorithm,
     kernel: ArmKernel,
     noise_var: float,
     f: Tensor,
     noise: Tensor,
     uniforms: Tensor | None = None,
-) -> Tensor:
-    """The arms pulled, ``T x s``, with f ``s x n`` and noise ``T x s``; uniforms are 0 for who does not draw.
+) -> Iterator[Tensor]:
+    """The arms pulled in one or more rounds, ``K x s``, with f ``s x n`` and noise ``T x s``.
 
-    On CUDA blocks of rounds are captured, whatever the version of torch.
+    Uniforms are 0 for who does not draw. On CUDA blocks of rounds are captured, whatever the version of torch.
     """
     uniforms = torch.zeros_like(noise) if uniforms is None else uniforms
+    state = algorithm.init(kernel, noise_var, len(f), rounds=len(noise))
+    if not f.is_cuda:
+        yield from (one.arms.unsqueeze(0) for one in rounds(algorithm, state, additive(f, noise), uniforms))
+        return
+
+    def one_round(eta: Tensor, uniform: Tensor) -> dict[str, Tensor | float]:
+        (one,) = rounds(algorithm, state, additive(f, eta.unsqueeze(0)), uniform.unsqueeze(0))
+        return {"arms": one.arms}
+
+    captured, t = captured_rounds(algorithm, state, one_round, cuda_graph), 0
+    while t < len(noise):
+        ran = captured.run(noise[t:], uniforms[t:]) if captured else None
+        K, arms = (1, one_round(noise[t], uniforms[t])["arms"]) if ran is None else (ran[0], ran[1]["arms"])
+        yield torch.as_tensor(arms).clone().view(K, -1)
+        t += K
+
+
+def run_rounds(*workload: Any) -> Tensor:
+    """The arms of all rounds, ``T x s``; arguments are those of :func:`blocks`."""
     with torch.inference_mode():
-        state = algorithm.init(kernel, noise_var, len(f), rounds=len(noise))
-        if not f.is_cuda:
-            return torch.stack([one.arms for one in rounds(algorithm, state, additive(f, noise), uniforms)])
-
-        def one_round(eta: Tensor, uniform: Tensor) -> dict[str, Tensor | float]:
-            (one,) = rounds(algorithm, state, additive(f, eta.unsqueeze(0)), uniform.unsqueeze(0))
-            return {"arms": one.arms}
-
-        blocks, chosen, t = captured_rounds(algorithm, state, one_round, cuda_graph), list[Tensor](), 0
-        while t < len(noise):
-            ran = blocks.run(noise[t:], uniforms[t:]) if blocks else None
-            K, arms = (1, one_round(noise[t], uniforms[t])["arms"]) if ran is None else (ran[0], ran[1]["arms"])
-            chosen.append(torch.as_tensor(arms).clone().view(K, -1))
-            t += K
-        return torch.cat(chosen)
+        return torch.cat(list(blocks(*workload)))
 
 
 def noise_and_uniforms(seed: int, rounds: int, noise_var: float) -> tuple[Tensor, Tensor]:
