@@ -12,8 +12,9 @@ from torch import Tensor
 
 from bo_robust.bandits import ArmAlgorithm
 from bo_robust.bandits.base import State
-from bo_robust.bandits.captured import captured_rounds, cuda_graph
+from bo_robust.bandits.captured import captured_rounds
 from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.ops.cuda_graphs import cuda_graph
 from bo_robust.utils.random import stream
 
 __all__ = ["Reward", "Round", "additive", "blocks", "noise_and_uniforms", "rounds", "run_rounds", "timed"]

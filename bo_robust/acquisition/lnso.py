@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from bo_robust.acquisition.value_at_risk import ConditionChoice, ValueAtRiskUCB, value_at
+from bo_robust.ops.cuda_graphs import Repeated
 from bo_robust.risk_measures.environments import ContinuousEnvironment
 from bo_robust.risk_measures.functionals import ValueAtRisk
 from bo_robust.risk_measures.selection_rules import select_by_rule
@@ -250,25 +251,35 @@ def climb(
     # Networks see u in units of its spread over the box; a constant u has none.
     shift, scale = sample.mean(), sample.std().clamp_min(torch.finfo(sample.dtype).tiny)
     x = (starts - low) / (high - low)  # from here on lengths are fractions of the box
-    centre = x
-    networks = _first_networks(s, d, generator, x)
+    centre, networks = x.clone(), _first_networks(s, d, generator, x)
+    inputs, targets = x.new_empty(fit_steps, s, num_x, d + 1), x.new_empty(fit_steps, s, num_x, num_z)
+
+    def fit_and_climb() -> None:
+        _fit(networks, inputs, targets, alpha, fit_rate)
+        x.copy_(_ascended(networks, x, centre, radius, ascent_steps, ascent_rate))
+        centre.copy_(torch.where(_distance(x, centre) >= radius, x, centre))
+
+    one_round = Repeated("Rounds of LNSO", fit_and_climb, x.device)
     for _ in range(rounds):
         z = environment.sample(fit_steps * num_z, generator).view(fit_steps, num_z, -1)
         offsets = _in_ball((fit_steps, num_x, d), generator, x)
         # u depends on the balls alone, so that all minibatches of the round are one call: step x s x n_x x n_z.
         near = (centre.unsqueeze(1) + radius * offsets.unsqueeze(1)).clamp_(0.0, 1.0)
-        targets = (u(near, z[:, None, None]) - shift) / scale
+        targets.copy_((u(near, z[:, None, None]) - shift) / scale)
         # A network sees (x - x_c) / r: it moves with its ball. Kept in place, its units saturate after a few.
-        inputs = _with_one((near - centre.unsqueeze(1)) / radius)
-        adam = _Adam(networks)
-        for step in range(fit_steps):
-            units = _units(networks, inputs[step])
-            # The derivative of the mean of rho_alpha by g: the share of u below g, less alpha.
-            slope = ((targets[step] < units[-1]).to(x).mean(-1, keepdim=True) - alpha) / num_x
-            adam.step(_by_networks(networks, units, slope), fit_rate * (1.0 - step / fit_steps))
-        x = _ascended(networks, x, centre, radius, ascent_steps, ascent_rate)
-        centre = torch.where(_distance(x, centre) >= radius, x, centre)
+        inputs.copy_(_with_one((near - centre.unsqueeze(1)) / radius))
+        one_round()
     return low + (high - low) * x
+
+
+def _fit(networks: list[Tensor], inputs: Tensor, targets: Tensor, alpha: float, first_rate: float) -> None:
+    """Adam's steps of the networks in place, one for each minibatch of inputs and of u there."""
+    adam, steps = _Adam(networks), len(inputs)
+    for step in range(steps):
+        units = _units(networks, inputs[step])
+        # The derivative of the mean of rho_alpha by g: the share of u below g, less alpha.
+        slope = ((targets[step] < units[-1]).to(targets).mean(-1, keepdim=True) - alpha) / targets.shape[2]
+        adam.step(_by_networks(networks, units, slope), first_rate * (1.0 - step / steps))
 
 
 def _ascended(

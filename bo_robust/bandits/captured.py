@@ -10,16 +10,13 @@ rows in each of its rounds never changes. What ends a block runs eagerly between
 - Sizes of the state must be those of the block before: a state that grows is run eagerly until it stays the same.
 
 Who can be captured says so (:func:`is_capturable`); for all others rounds stay eager, and a warning says why, once.
-A capture that fails runs nothing, so the state is as before it. In torch 2.11 the allocator then goes on capturing
-(pytorch/pytorch#180395), so that graphs begin with torch 2.12. ``BO_ROBUST_OPS=naive`` turns graphs off, too.
+A capture that fails runs nothing, so the state is as before it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from typing import Any, TypeAlias
 
 import torch
@@ -28,29 +25,12 @@ from torch import Tensor
 from bo_robust.bandits.base import ArmAlgorithm, State
 from bo_robust.bandits.posteriors.arm_kernel import ArmKernel
 from bo_robust.confidence.base import Width, needs_of
-from bo_robust.ops import ops_forced_naive
+from bo_robust.ops.cuda_graphs import Capture, can_capture, cuda_graph, reason_of, warn_once
 from bo_robust.utils.round_numbers import RoundNumbers, is_capturable
 
 Column: TypeAlias = Tensor | float
-Capture: TypeAlias = Callable[[torch.device, Callable[[], None]], Callable[[], None]]
-"""Record some work, without running it, and return its replay."""
 
-SAFE_TORCH = (2, 12)  # an older one is left capturing by a capture that fails
 NUMBERS = 8  # room for as many numbers of the host in a round
-
-
-def cuda_graph(device: torch.device, work: Callable[[], None]) -> Callable[[], None]:
-    """Capture ``work`` on a CUDA device; ``RuntimeError`` if it waits for the device, or memory is short."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.device(device):
-        stream = torch.cuda.current_stream()
-        try:
-            # What other threads do on the device does not end this capture.
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                work()
-        finally:  # a capture that fails does not give the stream back
-            torch.cuda.set_stream(stream)
-    return graph.replay
 
 
 def captured_rounds(
@@ -66,16 +46,11 @@ def captured_rounds(
     :func:`cuda_graph` by default, on a torch that survives its failures.
     """
     device = state.posterior.mean.device
-    if capture is None:
-        if device.type != "cuda" or ops_forced_naive():
-            return None
-        major, minor = torch.__version__.split(".")[:2]
-        if (int(major), int(minor)) < SAFE_TORCH:
-            _warn_once("Rounds", f"torch is {torch.__version__}, older than {'.'.join(map(str, SAFE_TORCH))}")
-            return None
+    if capture is None and not can_capture("Rounds", device):
+        return None
     reason = why_not(algorithm, state)
     if reason is not None:
-        _warn_once(f"Rounds of {type(algorithm).__name__}", reason)
+        warn_once(f"Rounds of {type(algorithm).__name__}", reason)
         return None
     return CapturedRounds(type(algorithm).__name__, state, one_round, capture or cuda_graph)
 
@@ -151,7 +126,7 @@ class CapturedRounds:
             self._replay = self._capture(device, work)
         except RuntimeError as error:
             self._failed = True
-            _warn_once(f"Rounds of {self._name}", (str(error).strip() or type(error).__name__).splitlines()[0])
+            warn_once(f"Rounds of {self._name}", reason_of(error))
         self._kept.rewind()
         return not self._failed
 
@@ -206,8 +181,3 @@ def _stacked(values: list[Column]) -> Column:
     """The values of all rounds, ``K x ...``; a number is the same in all of them."""
     tensors = [value for value in values if isinstance(value, Tensor)]
     return torch.stack(tensors) if tensors else values[0]
-
-
-@cache
-def _warn_once(what: str, reason: str) -> None:
-    warnings.warn(f"{what} are not captured, but run one by one: {reason}.", stacklevel=3)

@@ -1,10 +1,15 @@
+from functools import partial
+
 import pytest
 import torch
 from botorch.models import SingleTaskGP
 
+from bo_robust.acquisition import lnso
 from bo_robust.acquisition.lnso import climb, optimize_lnso
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
+from bo_robust.ops.cuda_graphs import Repeated
 from bo_robust.risk_measures.environments import ContinuousEnvironment
+from tests.graphs import Graphs
 from tests.problems import rand, unit_box
 
 ALPHA = 0.1
@@ -83,3 +88,16 @@ def test_never_worse_than_the_starts(tkwargs):
     starts = torch.quasirandom.SobolEngine(1, scramble=True, seed=0).draw(16, dtype=torch.float64).to(**tkwargs)
     with torch.no_grad():
         assert float(value) >= float(acqf(starts.unsqueeze(1)).max()) - 0.01  # by draws of Z, and by points
+
+
+def test_replayed_rounds_are_the_eager_ones_to_the_bit(monkeypatch):
+    """The first round is eager, the second is recorded; draws and bounds come from outside."""
+    tkwargs, graphs, ends = {"dtype": torch.float64, "device": torch.device("cpu")}, Graphs(), []
+    starts = torch.tensor([[0.1], [0.5], [0.95]], **tkwargs)
+    for capture in (None, graphs):
+        repeated = partial(Repeated, capture=capture)
+        monkeypatch.setattr(lnso, "Repeated", repeated)
+        settings = {"rounds": 4, "fit_steps": 12, "ascent_steps": 6, "num_x": 7, "num_z": 5}
+        ends.append(climb(hill, uniform(tkwargs), unit_box(tkwargs, 1), starts, ALPHA, **settings))
+    assert (len(graphs.graphs), graphs.replays) == (1, 3)
+    assert torch.equal(*ends)

@@ -3,8 +3,6 @@
 import pytest
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from bo_robust.bandits import (
     ATAGPUCB,
@@ -25,13 +23,15 @@ from bo_robust.bandits import (
     StableOpt,
     captured,
 )
-from bo_robust.bandits.captured import captured_rounds, cuda_graph, why_not
+from bo_robust.bandits.captured import captured_rounds, why_not
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.confidence import ConstantWidth, FiniteWidth, LogWidth, RandomizedWidth, SelfNormalizedWidth, TGPWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.features import FourierFeatures
+from bo_robust.ops.cuda_graphs import cuda_graph, warn_once
 from bo_robust.risk_measures.functionals import CVaR
-from tests.bandits.problems import READS, N, begin, kernel, table
+from tests.bandits.problems import N, begin, kernel, table
+from tests.graphs import Graphs
 
 TRIALS, ROUNDS, BLOCK = 3, 118, 32
 LEVEL = TGPTruncation(1.0, 1.0)
@@ -61,74 +61,6 @@ CASES = [(name, True) for name in ALGORITHMS] + [(name, False) for name in ("gp-
 
 def state_tensors(state):
     return list(captured._tensors(state))
-
-
-class Graph(TorchDispatchMode):
-    """Records operations with the memory they meet; what they wrote is put back, as a capture runs nothing."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls, self.made, self.before = [], set(), {}
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        assert func.overloadpacket.__name__ not in READS | {"lift_fresh"}, f"{func} waits for the device"
-        for i, argument in enumerate(func._schema.arguments):
-            value = args[i] if i < len(args) else kwargs.get(argument.name)
-            if argument.is_write and place(value) not in self.made:
-                self.before.setdefault(place(value), (value.untyped_storage(), value.untyped_storage().clone()))
-        result = func(*args, **kwargs)
-        known = {place(x) for x in tensors((args, kwargs))}
-        new = [place(x) not in known for x in tensors(result)]
-        self.made.update(place(x) for x in tensors(result) if place(x) not in known)
-        self.calls.append((func, args, kwargs, tensors(result), new))
-        return result
-
-    def replay(self):
-        """Run everything again, from NaN wherever a number was computed."""
-        computed = [x for *_, outputs, new in self.calls for x, own in zip(outputs, new, strict=True) if own]
-        for x in computed:
-            x.fill_(torch.nan if x.is_floating_point() else 1)
-        for func, args, kwargs, outputs, new in self.calls:
-            for x, again, own in zip(outputs, tensors(func(*args, **kwargs)), new, strict=True):
-                if own:
-                    x.copy_(again)
-
-    def said(self, state):
-        """Operations, numbers and shapes, and which tensors of the state they meet."""
-        fixed = {place(x) for x in state_tensors(state)}
-
-        def of(x):
-            return x.dtype, x.shape, x.stride(), x.storage_offset(), place(x) if place(x) in fixed else None
-
-        return [repr((func, tree_map_only(torch.Tensor, of, (args, kwargs)))) for func, args, kwargs, *_ in self.calls]
-
-
-def place(x):
-    return x.untyped_storage().data_ptr()
-
-
-def tensors(tree):
-    return [x for x in tree_leaves(tree) if isinstance(x, torch.Tensor)]
-
-
-class Graphs:
-    """In place of CUDA's graphs."""
-
-    def __init__(self):
-        self.graphs, self.replays = [], 0
-
-    def __call__(self, device, work):
-        with Graph() as graph:
-            work()
-        for storage, before in graph.before.values():
-            storage.copy_(before)
-        self.graphs.append(graph)
-        return self.replay
-
-    def replay(self):
-        self.replays += 1
-        self.graphs[-1].replay()
 
 
 def start(name, dense, monkeypatch):
@@ -225,7 +157,7 @@ def test_two_blocks_are_the_same_work_on_the_same_memory(name, dense, simulated,
     def capture(device, work):
         graph = Graphs()
         replay = graph(device, work)
-        said.append(graph.graphs[0].said(state))
+        said.append(graph.graphs[0].said(state_tensors(state)))
         return replay
 
     f, noise, uniforms = table(TRIALS, ROUNDS, "cpu")
@@ -266,14 +198,14 @@ def test_a_round_that_reads_is_found_and_not_captured(simulated):
     f, noise, uniforms = table(TRIALS, 3, "cpu")
     with pytest.raises(DataDependentOutputException):
         assert_nothing_read(state, round_of(algorithm, state, f), noise, uniforms)
-    captured._warn_once.cache_clear()
+    warn_once.cache_clear()
     with pytest.warns(UserWarning, match="Rounds of BKB are not captured, but run one by one: they read the device"):
         assert captured_rounds(algorithm, state, None, Graphs()) is None
 
 
 def test_a_capture_that_fails_leaves_the_state_as_it_was(simulated):
     states = [start("he-gp-ucb", True, None) for _ in range(2)]
-    captured._warn_once.cache_clear()
+    warn_once.cache_clear()
 
     def fails(device, work):
         Graphs()(device, work)

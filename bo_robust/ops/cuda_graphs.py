@@ -1,0 +1,78 @@
+"""CUDA graphs: work that is the same each time, on the same memory, is recorded once and launched as one.
+
+Where that cannot be, it runs as it would without, and a warning says why, once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import TypeAlias
+
+import torch
+
+from bo_robust.ops import ops_forced_naive
+
+Work: TypeAlias = Callable[[], None]
+Capture: TypeAlias = Callable[[torch.device, Work], Work]
+"""Record some work, without running it, and return its replay."""
+
+SAFE_TORCH = (2, 12)  # an older one is left capturing by a capture that fails (pytorch/pytorch#180395)
+
+
+def cuda_graph(device: torch.device, work: Work) -> Work:
+    """Capture ``work`` on a CUDA device; ``RuntimeError`` if it waits for the device, or memory is short."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.device(device):
+        stream = torch.cuda.current_stream()
+        try:
+            # What other threads do on the device does not end this capture.
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                work()
+        finally:  # a capture that fails does not give the stream back
+            torch.cuda.set_stream(stream)
+    return graph.replay
+
+
+def can_capture(what: str, device: torch.device) -> bool:
+    """Whether the device has graphs, and torch survives captures that fail. ``BO_ROBUST_OPS=naive`` turns them off."""
+    if device.type != "cuda" or ops_forced_naive():
+        return False
+    major, minor = torch.__version__.split(".")[:2]
+    if (int(major), int(minor)) < SAFE_TORCH:
+        warn_once(what, f"torch is {torch.__version__}, older than {'.'.join(map(str, SAFE_TORCH))}")
+        return False
+    return True
+
+
+def reason_of(error: RuntimeError) -> str:
+    """The first line of why a capture failed."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@cache
+def warn_once(what: str, reason: str) -> None:
+    """Warn that something runs without a graph."""
+    warnings.warn(f"{what} are not captured, but run one by one: {reason}.", stacklevel=3)
+
+
+class Repeated:
+    """Work that is the same on the same memory at every call; on CUDA the second call captures it.
+
+    ``capture`` is :func:`cuda_graph` by default, where :func:`can_capture` says so.
+    """
+
+    def __init__(self, what: str, work: Work, device: torch.device, capture: Capture | None = None) -> None:
+        self._what, self._work, self._device, self._calls = what, work, device, 0
+        self._capture = cuda_graph if capture is None and can_capture(what, device) else capture
+
+    def __call__(self) -> None:
+        """Do the work."""
+        self._calls += 1
+        if self._calls == 2 and self._capture is not None:
+            try:
+                self._work = self._capture(self._device, self._work)
+            except RuntimeError as error:
+                warn_once(self._what, reason_of(error))
+        self._work()
