@@ -125,13 +125,13 @@ def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
     """Lines about the scale of each outcome, and its flagged and held readings."""
     lines = []
     models: Any = getattr(found.model, "models", [found.model])
-    modelled = [j for j in range(len(campaign.outcomes)) if len(_rows_of(campaign, j))]
-    for j, model in zip(modelled, models, strict=True):
+    modeled = [j for j in range(len(campaign.outcomes)) if len(_rows_of(campaign, j))]
+    for j, model in zip(modeled, models, strict=True):
         name, rows, goal = campaign.outcomes[j], _rows_of(campaign, j), j < len(campaign.objectives)
         cells, numbers = campaign.results.cells(name), campaign.results.lines
         if not model.outcome_scale.is_identity:
             lines.append(
-                f"{name} is modelled on a scale of its own ({model.outcome_scale}), on which factors count more than "
+                f"{name} is modeled on a scale of its own ({model.outcome_scale}), on which factors count more than "
                 "differences; --outcome-scale none models the readings as they are."
             )
         for place in (~model.inlier_mask).nonzero().flatten().tolist():
@@ -258,7 +258,7 @@ def _parser() -> argparse.ArgumentParser:
         "--outcome-scale",
         choices=("auto", "none"),
         default="auto",
-        help="whether a logarithm or a root of the readings may be modelled, which the data choose; default auto",
+        help="whether a logarithm or a root of the readings may be modeled, which the data choose; default auto",
     )
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw readings, predictions and parameters")
     parser.add_argument("--seed", type=int, default=0)

@@ -88,7 +88,7 @@ def suggest(
 ) -> Suggestion:
     """Suggest the next designs to measure, on a box, a mixed space or a list of candidates.
 
-    The first designs are quasi-random. Then the default method maximises BoTorch's ``qLogNoisyExpectedImprovement`` (or
+    The first designs are quasi-random. Then the default method maximizes BoTorch's ``qLogNoisyExpectedImprovement`` (or
     hypervolume improvement) on :class:`bo_robust.RobustGP`, with the probability that ``constraints`` hold. An
     observation that is held is measured a second time first. On a finite space, so is a flagged observation that is
     better than all inliers. Under ``conditions`` none is. Units of designs and observations do not matter.

@@ -19,14 +19,14 @@ from tests.problems import fit
 
 START, ROUNDS, SEEDS, NODES, LENGTHSCALE = 8, 30, 24, 12, 0.25
 NOISE = SymmetricPareto(1.5, 0.574)  # median absolute value that of N(0, 0.25)
-CENTRES = torch.tensor([[0.75, 0.7], [0.2, 0.3], [0.25, 0.8], [0.75, 0.2]], dtype=torch.float64)
+CENTERS = torch.tensor([[0.75, 0.7], [0.2, 0.3], [0.25, 0.8], [0.75, 0.2]], dtype=torch.float64)
 HEIGHTS = torch.tensor([1.5, 1.0, -1.0, -1.0], dtype=torch.float64)
 MAX_F = 1.287521  # over 2^15 Sobol points; no value is larger in absolute value
 
 
 def f(X):
     """Four bumps of the unit square, sd 0.58."""
-    return (HEIGHTS * torch.exp(-0.5 * ((X.unsqueeze(-2) - CENTRES) / LENGTHSCALE).square().sum(-1))).sum(-1)
+    return (HEIGHTS * torch.exp(-0.5 * ((X.unsqueeze(-2) - CENTERS) / LENGTHSCALE).square().sum(-1))).sum(-1)
 
 
 class Fitted:

@@ -105,7 +105,7 @@ def test_blank_readings_are_under_way_and_failed_ones_failed(write, monkeypatch)
     assert [x[0] for x in seen["X_failed"]] == [table[5][0]]
 
 
-def test_whole_numbers_are_recognised(write, capsys):
+def test_whole_numbers_are_recognized(write, capsys):
     table = [[i * 5 % 14, i * 1.55, -((i - 6) ** 2)] for i in range(14)]
     assert call(write(table, header=["count", "dose", "y"]), "-n", "3", target="y") == 0
     designs = list(csv.DictReader(capsys.readouterr().out.splitlines()))

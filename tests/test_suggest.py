@@ -205,7 +205,7 @@ def test_an_outlier_in_a_constraint_or_in_one_of_two_objectives_is_flagged():
 
 
 def test_two_objectives_fill_their_front():
-    """Of x^2 and (x - 1)^2, both minimised, the front is 0 <= x <= 1."""
+    """Of x^2 and (x - 1)^2, both minimized, the front is 0 <= x <= 1."""
     X, options = torch.tensor([[-2.0], [-1.0], [1.5], [3.0]]).double(), {"maximize": False, "num_initial": 4}
     found = explore(X, 8, lambda X: torch.cat([X**2, (X - 1.0) ** 2], -1), bounds=[[-2.0], [3.0]], **options)[4:, 0]
     assert ((found > -0.1) & (found < 1.1)).sum() >= 6

@@ -1,14 +1,14 @@
-"""LNSO, local neural surrogate optimisation: argmax_x VaR_alpha(u(x, Z)) for continuous Z, from draws of Z alone.
+"""LNSO, local neural surrogate optimization: argmax_x VaR_alpha(u(x, Z)) for continuous Z, from draws of Z alone.
 
 Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes" (ICML 2021), Section 3.5, Algorithm 2:
 
     VaR_alpha(u(x, Z)) = argmin_v E rho_alpha(u(x, Z) - v),    rho_alpha(e) = alpha e if e >= 0, else (alpha - 1) e,
 
 so a small network g(x; theta) fitted to E_{x in B(x_c, r)} E_Z rho_alpha(u(x, Z) - g(x; theta)) is the value at risk
-near x_c. x ascends g. Where ||x - x_c|| >= r (the paper's line 4 prints delta_x for r) the ball is centred anew, and g
+near x_c. x ascends g. Where ||x - x_c|| >= r (the paper's line 4 prints delta_x for r) the ball is centered anew, and g
 is refitted from its last parameters.
 
-Maximise :class:`~bo_robust.acquisition.value_at_risk.ValueAtRiskUCB` itself first. With an exact quantile over 256
+Maximize :class:`~bo_robust.acquisition.value_at_risk.ValueAtRiskUCB` itself first. With an exact quantile over 256
 fixed points a query took one second; 8 starts of LNSO took 15 to 60 (one thread). The exact quantile had lower regret
 for d_z = 1, where LNSO's surrogate smooths kinks of VaR, and about the same for d_z = 5 (``python -m
 benchmarks.lnso`` of revision 6f93cf7e).
@@ -91,7 +91,7 @@ def search_lacing_value(
 ) -> ConditionChoice:
     """Search the lacing value of largest density for every design; the widest interval decides between equal densities.
 
-    A gradient search of a continuous Z (Section 3.5), off the environment's fixed points. It minimises
+    A gradient search of a continuous Z (Section 3.5), off the environment's fixed points. It minimizes
 
         relu(-d_u(z)) + relu(-d_l(z)) - 1{d_u(z) >= 0} 1{d_l(z) >= 0} p(z),
         d_u(z) = u(x, z) - VaR_alpha(u(x, Z)),    d_l(z) = VaR_alpha(l(x, Z)) - l(x, z).
@@ -251,23 +251,23 @@ def climb(
     # Networks see u in units of its spread over the box; a constant u has none.
     shift, scale = sample.mean(), sample.std().clamp_min(torch.finfo(sample.dtype).tiny)
     x = (starts - low) / (high - low)  # from here on lengths are fractions of the box
-    centre, networks = x.clone(), _first_networks(s, d, generator, x)
+    center, networks = x.clone(), _first_networks(s, d, generator, x)
     inputs, targets = x.new_empty(fit_steps, s, num_x, d + 1), x.new_empty(fit_steps, s, num_x, num_z)
 
     def fit_and_climb() -> None:
         _fit(networks, inputs, targets, alpha, fit_rate)
-        x.copy_(_ascended(networks, x, centre, radius, ascent_steps, ascent_rate))
-        centre.copy_(torch.where(_distance(x, centre) >= radius, x, centre))
+        x.copy_(_ascended(networks, x, center, radius, ascent_steps, ascent_rate))
+        center.copy_(torch.where(_distance(x, center) >= radius, x, center))
 
     one_round = Repeated("Rounds of LNSO", fit_and_climb, x.device)
     for _ in range(rounds):
         z = environment.sample(fit_steps * num_z, generator).view(fit_steps, num_z, -1)
         offsets = _in_ball((fit_steps, num_x, d), generator, x)
         # u depends on the balls alone, so that all minibatches of the round are one call: step x s x n_x x n_z.
-        near = (centre.unsqueeze(1) + radius * offsets.unsqueeze(1)).clamp_(0.0, 1.0)
+        near = (center.unsqueeze(1) + radius * offsets.unsqueeze(1)).clamp_(0.0, 1.0)
         targets.copy_((u(near, z[:, None, None]) - shift) / scale)
         # A network sees (x - x_c) / r: it moves with its ball. Kept in place, its units saturate after a few.
-        inputs.copy_(_with_one((near - centre.unsqueeze(1)) / radius))
+        inputs.copy_(_with_one((near - center.unsqueeze(1)) / radius))
         one_round()
     return low + (high - low) * x
 
@@ -283,14 +283,14 @@ def _fit(networks: list[Tensor], inputs: Tensor, targets: Tensor, alpha: float, 
 
 
 def _ascended(
-    networks: list[Tensor], x: Tensor, centre: Tensor, radius: float, steps: int, first_rate: float
+    networks: list[Tensor], x: Tensor, center: Tensor, radius: float, steps: int, first_rate: float
 ) -> Tensor:
     """Designs after Adam's steps up their networks; one that has left its ball stays."""
     x = x.clone()
     adam = _Adam([x])
     for step in range(steps):
-        inside, before = _distance(x, centre) < radius, x.clone()
-        units = _units(networks, _with_one(((x - centre) / radius).unsqueeze(1)))
+        inside, before = _distance(x, center) < radius, x.clone()
+        units = _units(networks, _with_one(((x - center) / radius).unsqueeze(1)))
         downhill = -_by_input(networks, units, torch.ones_like(units[-1])).squeeze(1) / radius
         adam.step([downhill], first_rate * radius * (1.0 - step / steps))
         x.copy_(torch.where(inside, x.clamp(0.0, 1.0), before))
@@ -362,8 +362,8 @@ def _in_ball(shape: tuple[int, int, int], generator: torch.Generator, template: 
     return direction * length.pow_(1.0 / shape[-1])  # the d-th root makes points uniform in volume
 
 
-def _distance(x: Tensor, centre: Tensor) -> Tensor:
-    return (x - centre).norm(dim=-1, keepdim=True)
+def _distance(x: Tensor, center: Tensor) -> Tensor:
+    return (x - center).norm(dim=-1, keepdim=True)
 
 
 def _log_density(environment: ContinuousEnvironment, z: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ class PosteriorOverArms(Protocol):
     @property
     def noise_var(self) -> Tensor: ...  # Noise variance lambda, `s`
     @property
-    def information_gain(self) -> Tensor: ...  # Realised information gain 1/2 log det(I + K_t / lambda), `s`
+    def information_gain(self) -> Tensor: ...  # Realized information gain 1/2 log det(I + K_t / lambda), `s`
 
 
 @dataclass

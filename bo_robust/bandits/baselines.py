@@ -21,7 +21,7 @@ from bo_robust.utils.linalg import row_argmax
 
 @dataclass(frozen=True)
 class IRGPUCB(GPUCB):
-    """IRGP-UCB: :class:`GPUCB` with the randomised width w_t = sqrt(2 log(|X| / 2) + Exp(rate 1/2)) by default.
+    """IRGP-UCB: :class:`GPUCB` with the randomized width w_t = sqrt(2 log(|X| / 2) + Exp(rate 1/2)) by default.
 
     Takeno, Inatsu, Karasuyama (ICML 2023), Theorem 4.2: if f is drawn from the prior and X is finite, the Bayesian
     regret is sublinear although the width does not grow with t. The ``scale`` of the width multiplies every draw.

@@ -103,7 +103,7 @@ class EliminationAlgorithm(CandidateAlgorithm):
         return w * elimination.shrinkage(posterior.evidence, self._bound(posterior))
 
     def acquisition_set(self, posterior: CandidatePosterior) -> Tensor:
-        """The candidates among which the largest bound is maximised, ``s x h`` bool."""
+        """The candidates among which the largest bound is maximized, ``s x h`` bool."""
         if self.elimination != "likelihood":
             return posterior.active
         return elimination.acquisition_set(posterior.active, posterior.evidence, posterior.last_gain)

@@ -1,7 +1,7 @@
 """GP-UCB: x_t = argmax mu_{t-1}(x) + w_t sigma_{t-1}(x).
 
 Srinivas, Krause, Kakade, Seeger (ICML 2010), Algorithm 1 and eq. (6). The width w_t (their beta_t^{1/2}) is any of
-:mod:`bo_robust.confidence.widths`; it is given the realised information gain. The other files of this folder read as
+:mod:`bo_robust.confidence.widths`; it is given the realized information gain. The other files of this folder read as
 differences from this one.
 """
 

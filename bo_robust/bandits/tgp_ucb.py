@@ -2,7 +2,7 @@
 
 Ray Chowdhury & Gopalan (NeurIPS 2019), Algorithm 1: y_hat_t = y_t 1{|y_t| <= b_t} with b_t = v^(1/(1+alpha))
 t^(1/(2(1+alpha))). Each reward is truncated once, with the level of its own round; t counts failed pulls too. Rewards
-should be centred: zeroing is a bias towards zero. Difference from :mod:`gp_ucb`: ``observe``.
+should be centered: zeroing is a bias towards zero. Difference from :mod:`gp_ucb`: ``observe``.
 """
 
 from collections.abc import Mapping

@@ -55,7 +55,7 @@ class VUCB(PairAlgorithm):
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the design of largest bound, ties to the first, and its lacing value.
 
-        A randomised width gets ``uniform``; a random choice of z gets a number derived from it.
+        A randomized width gets ``uniform``; a random choice of z gets a number derived from it.
         """
         posterior = checked_state(state, State).posterior
         w = width_at(self.width, state.round + 1, posterior.information_gain, uniform)

@@ -71,7 +71,7 @@ class ScaledWidth(ABC):
         Args:
             t: The round about to be run, >= 1, after t - 1 rewards.
             information_gain: gamma_{t-1} = 1/2 logdet(I + K_{t-1}/noise_var) in nats, of the t - 1 points chosen: a
-                number, or one per trial (``s``). Use the realised gain, not a worst case.
+                number, or one per trial (``s``). Use the realized gain, not a worst case.
             uniform: Draws from [0, 1), a number or one per trial (``s``). Only :class:`RandomizedWidth` needs them.
 
         Raises:

@@ -60,7 +60,7 @@ def widths_at(width: Widths, t: int, known: Callable[[Width], Tensor], uniform: 
     """w^u_t of every trial and candidate, ``s x h``, or a number where it is the same for all.
 
     ``known`` returns what a width takes as ``information_gain``, of every trial and candidate (``s x h``). ``uniform``
-    has draws from [0, 1), ``s``, which only a randomised width needs.
+    has draws from [0, 1), ``s``, which only a randomized width needs.
     """
     if uniform is not None:
         check_tensor("uniform", uniform, floating=False)

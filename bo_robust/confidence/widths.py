@@ -106,7 +106,7 @@ class RKHSWidth(ScaledWidth):
         norm_bound_squared: B > 0 with ||f||_k^2 <= B (the SQUARED norm, unlike :class:`SelfNormalizedWidth`).
         delta: Failure probability in (0, 1).
         max_gain: Bounds on gamma_1, gamma_2, ..., such as
-            :func:`~bo_robust.confidence.information_gain.greedy_bound`'s. None takes the realised gain of the call,
+            :func:`~bo_robust.confidence.information_gain.greedy_bound`'s. None takes the realized gain of the call,
             which is smaller, and in no theorem.
     """
 
@@ -119,7 +119,7 @@ class RKHSWidth(ScaledWidth):
 
     @property
     def needs(self) -> frozenset[str]:
-        """The realised information gain, unless its bounds are given."""
+        """The realized information gain, unless its bounds are given."""
         return frozenset({GAIN} if self.max_gain is None else ())
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
@@ -135,7 +135,7 @@ class RKHSWidth(ScaledWidth):
 class SelfNormalizedWidth(ScaledWidth):
     """w_t = B + R sqrt(2 (gamma_{t-1} + 1 + log(1/delta))) (Chowdhury & Gopalan 2017, Theorem 2).
 
-    The theorem is for ``noise_var`` = 1 + 2/T. For another noise_var the self-normalised bound has R / sqrt(noise_var)
+    The theorem is for ``noise_var`` = 1 + 2/T. For another noise_var the self-normalized bound has R / sqrt(noise_var)
     in place of R. When noise_var < 1, pass that as ``noise_scale``, or there is no guarantee.
 
     Args:

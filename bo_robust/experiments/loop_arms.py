@@ -1,7 +1,7 @@
 """The loop over arms: all trials of an algorithm together, round after round, and what is shown of them.
 
 Random numbers come in chunks of rounds from streams keyed by (seed, purpose, trial, chunk): "reward" for rewards,
-"algorithm" for randomised rules, and "initial" for the arms of an initial design. All algorithms of a panel use the
+"algorithm" for randomized rules, and "initial" for the arms of an initial design. All algorithms of a panel use the
 same streams and therefore get the same rewards and initial arms. Nothing is read back from the device until a chunk
 ends. On CUDA, blocks of rounds are replayed as one graph (:mod:`bo_robust.bandits.captured`).
 """
@@ -236,7 +236,7 @@ def _truncation_warning(label: str, rows: pd.DataFrame, metadata: Mapping[str, A
         f"{label}: {len(most)} of {len(pulls)} arms pulled lost more than half of their rewards to truncation "
         f"({100 * share:.3g} % of all rewards); the most in number is arm {arm_name} with {truncated[arm]} of "
         f"{pulls[arm]}. Final b_t = {metadata['level']:.3g}, median |reward| of that arm = {scale:.3g}: v "
-        "(moment_bound) is too small for these rewards, or they are not centred."
+        "(moment_bound) is too small for these rewards, or they are not centered."
     )
 
 

@@ -34,7 +34,7 @@ BLOCK = (4096, 65_536)  # points evaluated at once on a CPU and a GPU; bounds me
 class Predictions:
     """What every candidate predicted of each row before its reward was seen, ``n x h`` each, in float64 on the host.
 
-    They are in the units that candidates see: of standardised rewards, where rewards are standardised.
+    They are in the units that candidates see: of standardized rewards, where rewards are standardized.
     """
 
     error: Tensor  # y_i - mu_{i-1}(x_i)
@@ -172,7 +172,7 @@ class CandidateGPs:
 
     def means(self, X: Tensor) -> Tensor:
         """m_u at points ``lead x q x d``, ``h x lead x q``."""
-        zero = 0.0 * X.sum(-1)  # with a gradient, which the prior alone has not: optimisers ask for one
+        zero = 0.0 * X.sum(-1)  # with a gradient, which the prior alone has not: optimizers ask for one
         return torch.stack([zero if c.mean_module is None else zero + c.mean_module(X) for c in self.candidates])
 
     def kernels(self, X1: Tensor, X2: Tensor) -> Tensor:
@@ -182,8 +182,8 @@ class CandidateGPs:
             return X1.new_zeros(len(self.candidates), *batch, X1.shape[-2], X2.shape[-2])
         if self._families is None:
             return torch.stack([c.covar_module(X1, X2).to_dense() for c in self.candidates])
-        centre = X1.detach().flatten(0, -2)[0]  # squares of large coordinates would round their differences away
-        X1, X2, families = X1 - centre, X2 - centre, []
+        center = X1.detach().flatten(0, -2)[0]  # squares of large coordinates would round their differences away
+        X1, X2, families = X1 - center, X2 - center, []
         for shape, scale, lengthscale in self._families:
             lengthscale = lengthscale.view(len(scale), *(1,) * (max(X1.ndim, X2.ndim) - 1), -1)
             if lengthscale.shape[-1] == 1:  # distances that all share
@@ -195,7 +195,7 @@ class CandidateGPs:
 
     @cached_property
     def _families(self) -> list[tuple[Callable[[Tensor], Tensor], Tensor, Tensor]] | None:
-        """Neighbours of one family (shape, output scales, lengthscales), 1.7 to 3.2 times faster at once; else None."""
+        """Neighbors of one family (shape, output scales, lengthscales), 1.7 to 3.2 times faster at once; else None."""
         groups: list[tuple[Callable[[Tensor], Tensor], list[Tensor], list[Tensor]]] = []
         for kernel in (c.covar_module for c in self.candidates):
             shape = shape_of(kernel)

@@ -42,8 +42,8 @@ class LocalDeviation(NamedTuple):
     """A possible deviation of f around the point of a row.
 
     Attributes:
-        row: The row at its centre.
-        rows: Outliers that it explains, the centre among them.
+        row: The row at its center.
+        rows: Outliers that it explains, the center among them.
         radius: Radius r, in sides of the box.
         size: Residual a of ``row`` given the inliers, in units of the observations.
         log_odds: Log odds against gross errors in all its rows.
@@ -88,7 +88,7 @@ class LocalDeviations:
         """
         weights, outliers = given.weights, int((~given.inliers).sum())
         residual = float(weights[row])
-        # A deviation is largest at its centre, and a row beyond that a gross error.
+        # A deviation is largest at its center, and a row beyond that a gross error.
         likewise = ~given.inliers & (np.sign(weights) == np.sign(residual)) & (np.abs(weights) <= abs(residual))
         if never is not None:
             likewise &= ~never
@@ -114,7 +114,7 @@ class LocalDeviations:
         return self._covariance(deviation.row, deviation.radius, deviation.size / scale, np.arange(len(self._places)))
 
     def _gain(self, row: int, radius: float, size: float, given: ConditionedGP) -> float:
-        """log p(y_S | K + B) - log p(y_S | K); only rows near the centre count, because B is zero elsewhere."""
+        """log p(y_S | K + B) - log p(y_S | K); only rows near the center count, because B is zero elsewhere."""
         rows = np.flatnonzero(given.inliers & (self.nearness(row, radius) > NEGLIGIBLE))
         return given.gain(rows, self._covariance(row, radius, size, rows))
 

@@ -48,7 +48,7 @@ cells of width c. They are at least as wide as the smallest difference of observ
 many of n normal numbers of standard deviation s as are equal.
 
 **Outlier statistics.** Let e be the leave-one-out residual of an observation given the other inliers, v its variance,
-and h its o + log p_0. The standardised residual is e / sqrt(v), its limit sqrt(2 max(0, log N(0; 0, v) - h)), and the
+and h its o + log p_0. The standardized residual is e / sqrt(v), its limit sqrt(2 max(0, log N(0; 0, v) - h)), and the
 log odds of an inlier are log N(e; 0, v) - h.
 """
 
@@ -72,7 +72,7 @@ STEPS = 50  # steps of L-BFGS for each set of rows
 PASSES = 4  # alternations between rows and hyperparameters from each initial set
 FIT_ROWS = 200  # largest number of rows that the hyperparameters of the search are fitted to
 SPARSE = (0.0, 0.15, 0.3, 0.45)  # shares of rows, at least one, that the initial sets of close observations leave out
-CENTRES = 6  # number of outliers, of the largest residuals, around which a local deviation is looked for
+CENTERS = 6  # number of outliers, of the largest residuals, around which a local deviation is looked for
 LEAST_GAIN = 1e-9  # smallest gain of J for which a row is moved
 
 
@@ -112,7 +112,7 @@ class SearchData(NamedTuple):
         places: The points in the box that they span, with sides of 1, ``n x d``.
         replicates: Which rows are of the same point, ``n x n`` bool; a row is no replicate of itself.
         prior: What is assumed about outliers.
-        standardised: Whether the GP sees observations standardised by the inliers, or in their own units.
+        standardized: Whether the GP sees observations standardized by the inliers, or in their own units.
         possible: Which observations may be inliers, ``n`` bool: those within the limits of the outcomes.
     """
 
@@ -121,7 +121,7 @@ class SearchData(NamedTuple):
     places: Array
     replicates: Rows
     prior: OutlierPrior
-    standardised: bool
+    standardized: bool
     possible: Rows
 
 
@@ -191,7 +191,7 @@ class OutlierSearch:
 
     def __init__(self, data: SearchData, scale: OutcomeScale = IDENTITY) -> None:
         self._evidence, self._replicates, self.prior = data.evidence, data.replicates, data.prior
-        self._standardised, self._possible, self.scale = data.standardised, data.possible, scale
+        self._standardized, self._possible, self.scale = data.standardized, data.possible, scale
         n, prior, places = len(data.y), data.prior, data.places
         outliers = np.arange(1, n + 1)
         self._odds = np.log(outliers / (1.0 / prior.share - 1.0 + n - outliers))  # o_1, o_2, ...
@@ -256,8 +256,8 @@ class OutlierSearch:
         given = self._given(theta, inliers)
         while len(deviations) < self.prior.max_deviations:
             rows = np.flatnonzero(~given.inliers)
-            centres = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTRES]]
-            shared = [each for row in centres for each in self._around(int(row), given) if len(each.rows) > 1]
+            centers = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTERS]]
+            shared = [each for row in centers for each in self._around(int(row), given) if len(each.rows) > 1]
             likeliest = max(shared, key=lambda each: each.log_odds, default=None)
             if likeliest is None or likeliest.log_odds <= 0.0:
                 break
@@ -287,7 +287,7 @@ class OutlierSearch:
             yield from (e for e in instead if self._replicates[row][list(e.rows)].sum() > len(contradicting))
 
     def _units(self, inliers: Rows) -> Units:
-        if not self._standardised:
+        if not self._standardized:
             return Units(0.0, 1.0)
         y = self._y[inliers]
         scale = float(y.std(ddof=1))
@@ -296,7 +296,7 @@ class OutlierSearch:
     def _added_noise(self, units: Units) -> Array:
         """Variances of the noise that the search adds, ``n``, in these units: at least that of rounded observations."""
         spread = self._robust.scale
-        scale = max(spread / units.scale, 1.0) if self._standardised else min(spread, 1.0)
+        scale = max(spread / units.scale, 1.0) if self._standardized else min(spread, 1.0)
         return np.asarray(np.maximum(self.prior.noise * scale, self._rounding / units.scale) ** 2)
 
     def _given(

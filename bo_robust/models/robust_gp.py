@@ -77,7 +77,7 @@ class RobustGP(RecommendingGP):
     fewer than four observations, all are inliers. At least half always are, and so are replicates that agree, unless
     others at their point outvote them.
 
-    Positive and skewed outcomes may be modelled as their logarithm or a root (:mod:`bo_robust.models.outcome_scale`).
+    Positive and skewed outcomes may be modeled as their logarithm or a root (:mod:`bo_robust.models.outcome_scale`).
     The posterior is a ``GPyTorchPosterior`` in the units of the observations all the same: its samples and quantiles
     are exact, and its ``distribution`` has the moments of the outcomes.
 
@@ -94,7 +94,7 @@ class RobustGP(RecommendingGP):
     Observations that ``condition_on_observations`` or fantasies add are inliers. To test them, make and fit a new
     model. The state dict restores the outliers with the same data. In other data they are detected anew.
 
-    Arguments not listed are those of ``SingleTaskGP``, without batches. The default outcome transform standardises by
+    Arguments not listed are those of ``SingleTaskGP``, without batches. The default outcome transform standardizes by
     the inliers. Several outputs or data sets need a ``ModelListGP``.
 
     Args:
@@ -103,9 +103,9 @@ class RobustGP(RecommendingGP):
         maximize: Whether large observations are good. The variance is inflated around good outliers only. None: around
             none, for loops that always replicate good outliers first, as Ax and Optuna do.
         outcome_scale: "auto", or None to model observations as they are. With ``train_Yvar``, or another outcome
-            transform than the default one, they are modelled as they are.
+            transform than the default one, they are modeled as they are.
         outcome_limits: Smallest and largest possible outcome, such as (0, 100) of a yield; either may be None. An
-            observation beyond them is a gross error, whatever its neighbours or replicates say, and :meth:`predict`
+            observation beyond them is a gross error, whatever its neighbors or replicates say, and :meth:`predict`
             ends there. The posterior is not cut, as a mean that is cut has no gradient.
 
     Attributes:
@@ -114,7 +114,7 @@ class RobustGP(RecommendingGP):
         train_Y_all: All observations, ``n x 1``.
         inlier_mask: Whether each observation is an inlier, ``n`` bool.
         inlier_probability: Probability of each observation that it is an inlier, ``n``, on average over the scales.
-        loo_zscore: Standardised leave-one-out residual of each observation given the other inliers, ``n``.
+        loo_zscore: Standardized leave-one-out residual of each observation given the other inliers, ``n``.
         loo_zscore_limit: Size of the residual at which inlier and outlier are equally likely, ``n``.
         confirmed_by_replicate: Whether an observation is an inlier only because a replicate confirms it, ``n`` bool.
         held_mask: Whether an observation is held, on the good side or the bad one, ``n`` bool.
@@ -173,8 +173,8 @@ class RobustGP(RecommendingGP):
             raise ValueError("give known noise variances as train_Yvar, not by a likelihood.")
         if outcome_scale not in ("auto", None):
             raise ValueError(f'outcome_scale must be "auto" or None, got {quoted(outcome_scale)}.')
-        standardised = outcome_transform == DEFAULT or type(outcome_transform) is Standardize
-        self._learns_scale = outcome_scale == "auto" and standardised and train_Yvar is None
+        standardized = outcome_transform == DEFAULT or type(outcome_transform) is Standardize
+        self._learns_scale = outcome_scale == "auto" and standardized and train_Yvar is None
         train_Y = computable(train_Y, outcome_transform, covar_module is None)
         if outcome_transform == DEFAULT:
             outcome_transform = Standardize(1, min_stdv=smallest_deviation(train_Y))
@@ -379,11 +379,11 @@ class RobustGP(RecommendingGP):
 
     @property
     def outcome_scale(self) -> OutcomeScale:
-        """The scale in which outcomes are modelled; the identity before a fit."""
+        """The scale in which outcomes are modeled; the identity before a fit."""
         return standardize_of(getattr(self, "outcome_transform", None))[0]
 
     def _set_scale(self, scale: OutcomeScale) -> None:
-        """Standardise in this scale; the transform must be trained or loaded afterwards."""
+        """Standardize in this scale; the transform must be trained or loaded afterwards."""
         self.register_buffer("_scale", self.train_Y_all.new_tensor(scale))
         if scale != self.outcome_scale:
             values = scale.transform(self.train_Y_all[scale.contains(self.train_Y_all)])
@@ -428,9 +428,9 @@ class RobustGP(RecommendingGP):
     def _search_data(self) -> SearchData:
         """All observations as arrays, in the units of an outcome transform that is not ours."""
         self._check_nothing_added()
-        standardised = self._unit() is not None
+        standardized = self._unit() is not None
         Y, Yvar = self.train_Y_all, self._train_Yvar_all
-        if not standardised and hasattr(self, "outcome_transform"):
+        if not standardized and hasattr(self, "outcome_transform"):
             Y, Yvar = self.outcome_transform.eval()(Y=Y, Yvar=Yvar, X=self.transform_inputs(self.train_X_all))
         model = copy.deepcopy(self).double()
         SingleTaskGP.set_train_data(model, self.train_X_all.double(), Y.squeeze(-1).double(), strict=False)
@@ -444,7 +444,7 @@ class RobustGP(RecommendingGP):
             places=(places - places.min(0)) / np.ptp(places, axis=0),
             replicates=self.replicate_mask().cpu().numpy(),
             prior=self.outlier_prior,
-            standardised=standardised,
+            standardized=standardized,
             possible=self.within_limits().cpu().numpy(),
         )
 

@@ -77,7 +77,7 @@ def row_argmax(x: Tensor) -> Tensor:
     """First index of the maximum of every row of ``x`` (``s x n``), as ``s`` long."""
     if on_cuda(x):
         return x.argmax(1)
-    # NumPy's vectorised argmax, on the same memory, is 7 times faster than torch's at 64 x 1000.
+    # NumPy's vectorized argmax, on the same memory, is 7 times faster than torch's at 64 x 1000.
     return torch.from_numpy(x.numpy().argmax(1))
 
 
@@ -88,8 +88,8 @@ def is_among(X: Tensor, others: Tensor, equal: Callable[[Tensor, Tensor], Tensor
 
 def median_and_mad(y: Tensor) -> tuple[Tensor, Tensor]:
     """Median of the last axis and median absolute deviation (MAD) from it, ``... x 1`` each."""
-    centre = median(y)
-    return centre, median((y - centre).abs())
+    center = median(y)
+    return center, median((y - center).abs())
 
 
 def median(y: Tensor) -> Tensor:

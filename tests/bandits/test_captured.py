@@ -37,7 +37,7 @@ TRIALS, ROUNDS, BLOCK = 3, 118, 32
 LEVEL = TGPTruncation(1.0, 1.0)
 ALGORITHMS = {
     "gp-ucb": GPUCB(FiniteWidth(N, 0.1)),
-    "gp-ucb, realised gain": GPUCB(SelfNormalizedWidth(1.0, 0.3, 0.1)),
+    "gp-ucb, realized gain": GPUCB(SelfNormalizedWidth(1.0, 0.3, 0.1)),
     "irgp-ucb": IRGPUCB(RandomizedWidth(N)),
     "tgp-ucb": TGPUCB(TGPWidth(1.0, 4.0, 1.0, 0.1, 0.1), LEVEL),
     "tgp-ucb, clipped": TGPUCB(LogWidth(), LEVEL, "clip"),

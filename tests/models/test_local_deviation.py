@@ -61,7 +61,7 @@ def test_log_odds_are_those_of_dense_densities():
         as_outliers = sum(odds[2 - len(each.rows)] + log_p0[row] for row in each.rows)
         expected += -as_outliers + math.log(max(0.1 * ball, 0.01))
         expected += log_p0[3] + math.log(abs(each.size) * math.sqrt(2.0 * math.pi * math.e))
-        assert each.log_odds == pytest.approx(expected, abs=2e-2)  # of what is far from the centre
+        assert each.log_odds == pytest.approx(expected, abs=2e-2)  # of what is far from the center
         assert each.probability == pytest.approx(1.0 / (1.0 + math.exp(-each.log_odds)))
         assert 3 in each.rows
 
@@ -212,7 +212,7 @@ class TestVarianceInflation:
             ([0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 7.0, 7.2], 0.0, 0.5, {6: 7.0, 7: 7.2}),
             ([0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 7.0, 7.2], 0.0, 0.001, {7: 7.2}),
         ],
-        ids=["beyond all inliers only", "apart", "neighbours"],
+        ids=["beyond all inliers only", "apart", "neighbors"],
     )
     def test_which_observations_have_it(self, y, predicted, apart, found):
         """Rows 6 and 7 are outliers at points that far apart; the mean of row 6 is ``predicted``, others are 0."""

@@ -32,13 +32,13 @@ def boxed(X):
     return ((X - low) / (high - low)).numpy()
 
 
-def search(X, Y, share=0.02, standardised=False, yvar=None):
+def search(X, Y, share=0.02, standardized=False, yvar=None):
     model = SingleTaskGP(X, Y, yvar, outcome_transform=None)
     replicates = (X.unsqueeze(1) == X).all(-1).numpy() & ~np.eye(len(X), dtype=bool)
     evidence = evidence_of(model)
     prior = OutlierPrior(share)
     possible = np.ones(len(X), dtype=bool)
-    found = SearchData(evidence, Y.numpy().ravel(), boxed(X), replicates, prior, standardised, possible)
+    found = SearchData(evidence, Y.numpy().ravel(), boxed(X), replicates, prior, standardized, possible)
     return OutlierSearch(found), evidence
 
 
@@ -136,7 +136,7 @@ class TestSearch:
 
     @pytest.mark.parametrize("seed", range(5))
     def test_no_single_move_gains_where_the_search_ends(self, seed):
-        """At fixed hyperparameters and units, J of the rows found is at least that of all their neighbours."""
+        """At fixed hyperparameters and units, J of the rows found is at least that of all their neighbors."""
         X, Y = data(seed=seed, noise=0.3)
         Y[seed] += 4.0
         found, evidence = search(X, Y)

@@ -54,7 +54,7 @@ def assert_equal(model, other, d=2, tol=0.0):
 OPTIONS = {
     "default": lambda d: {},
     "no outcome transform": lambda d: {"outcome_transform": None},
-    "normalised": lambda d: {"input_transform": Normalize(d)},
+    "normalized": lambda d: {"input_transform": Normalize(d)},
     "warped": lambda d: {"input_transform": Warp(d, [0])},
     "other kernel": lambda d: {"covar_module": ScaleKernel(MaternKernel(1.5), outputscale_prior=GammaPrior(2.0, 0.15))},
 }
@@ -73,7 +73,7 @@ def test_outliers_leave_no_trace(name, n, d, wrong, known):
     assert outliers(model) == rows
     keep = model.inlier_mask
     other = SingleTaskGP(X[keep], Y[keep], noise[keep] if known else None, **OPTIONS[name](d))
-    if name == "normalised":  # its box is that of all points until the fit
+    if name == "normalized":  # its box is that of all points until the fit
         other.input_transform.load_state_dict(SingleTaskGP(X, Y, **OPTIONS[name](d)).input_transform.state_dict())
     assert_equal(model, fit(other), d)
     assert bool((model.inlier_probability[rows] < 0.5).all())
@@ -112,7 +112,7 @@ def test_units_order_and_precision_do_not_matter(n):
     assert single.loo_zscore.dtype == torch.float32
 
 
-def test_tiny_observations_are_standardised():
+def test_tiny_observations_are_standardized():
     X, Y, _ = data()
     tiny, other = fit(RobustGP(X, 1e-12 * Y)), fit(SingleTaskGP(X, Y))
     torch.testing.assert_close(moments(tiny)[0] * 1e12, moments(other)[0], atol=1e-4, rtol=0)
@@ -134,7 +134,7 @@ def test_units_that_botorch_would_round_give_a_warning():
 
 
 @pytest.mark.parametrize("unit", [1e12, 100.0, 1e-6])
-def test_units_that_nothing_standardises_give_a_warning(unit):
+def test_units_that_nothing_standardizes_give_a_warning(unit):
     X, Y, _ = data()
     with pytest.warns(UserWarning, match="leave `outcome_transform` out") as caught:
         RobustGP(X, unit * Y, outcome_transform=None)
@@ -206,11 +206,11 @@ def test_a_point_observed_to_be_bad_is_not_recommended(sign):
     Y[best] -= 30.0
     model = fit(RobustGP(X, sign * Y))
     assert outliers(model) == [best]
-    assert int((sign * model.posterior(X).mean).argmax()) == best  # only its neighbours speak for it
+    assert int((sign * model.posterior(X).mean).argmax()) == best  # only its neighbors speak for it
     assert model.recommendable(maximize=sign > 0).logical_not().nonzero().flatten().tolist() == [best]
 
 
-def test_minimising_mirrors_maximising_bit_for_bit():
+def test_minimizing_mirrors_maximizing_bit_for_bit():
     X, Y, _ = data(30, wrong=4)
     model, mirror = fit(RobustGP(X, Y)), fit(RobustGP(X, -Y, maximize=torch.tensor(False)))
     (mean, variance), (other, same) = moments(model), moments(mirror)

@@ -39,7 +39,7 @@ def used_by(cubin):
 
 
 def compile_launch(function, *args, grid, warmup, **kwargs):
-    """In place of a launch; arguments are specialised as Triton does: by type, and whole numbers by 1 and 16."""
+    """In place of a launch; arguments are specialized as Triton does: by type, and whole numbers by 1 and 16."""
     options = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
     given = dict(zip(function.arg_names, args, strict=False)) | kwargs
     signature, constants, attributes = {}, {}, {}

@@ -43,7 +43,7 @@ class ArmPosterior(ArmBuffers):
         variance: sigma_t^2 of f at every arm (without noise), ``s x n``, never negative.
         counts: Rewards observed per arm, ``s x n``.
         noise_var: lambda, ``s``.
-        information_gain: Realised gain 1/2 log det(I + K_t / lambda) of the rewards so far, in nats, ``s``.
+        information_gain: Realized gain 1/2 log det(I + K_t / lambda) of the rewards so far, in nats, ``s``.
         kernel: The prior covariance.
         row_budget: Rounds that can be observed before free covariance rows must be counted again.
     """

@@ -130,7 +130,7 @@ class CandidatePosterior:
 
     @property
     def gains(self) -> Tensor:
-        """Realised information gain of the arms pulled, under every candidate, ``s x h``, in nats."""
+        """Realized information gain of the arms pulled, under every candidate, ``s x h``, in nats."""
         return self.flat.information_gain.view(self.active.shape)
 
     @property
@@ -160,7 +160,7 @@ class CandidatePosterior:
 
     @property
     def information_gain(self) -> Tensor:
-        """Realised information gain under the MAP candidate, ``s``."""
+        """Realized information gain under the MAP candidate, ``s``."""
         return self.under(self.map_candidate, self.gains)
 
     @staticmethod

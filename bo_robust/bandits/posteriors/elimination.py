@@ -166,7 +166,7 @@ def shrinkage(evidence: Tensor, bound: float) -> Tensor:
 
 
 def acquisition_set(active: Tensor, evidence: Tensor, last_gain: Tensor) -> Tensor:
-    """The candidates whose largest bound is maximised in the test by likelihood, ``s x h`` bool.
+    """The candidates whose largest bound is maximized in the test by likelihood, ``s x h`` bool.
 
     After a reward that informed the MAP candidate by half a bit or more (``last_gain``, ``s x h`` in nats), that is the
     MAP candidate alone. Otherwise it would go on to exploit, and all active candidates count. So the most flexible

@@ -93,8 +93,8 @@ class Random(ConditionsMethod):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimised(ConditionsMethod):
-    """Maximises an acquisition function by ``restarts`` searches of BoTorch's ``optimize_acqf``."""
+class Optimized(ConditionsMethod):
+    """Maximizes an acquisition function by ``restarts`` searches of BoTorch's ``optimize_acqf``."""
 
     restarts: int = 4
     raw_samples: int = 64
@@ -110,7 +110,7 @@ class Optimised(ConditionsMethod):
 
     @abstractmethod
     def acquisition(self, now: Round) -> AcquisitionFunction:
-        """The function to maximise."""
+        """The function to maximize."""
 
     def maximized(self, acquisition: AcquisitionFunction, bounds: Tensor) -> Tensor:
         """The argmax ``d``, or the best raw sample where the gradient is NaN, as of a root of a singular covariance."""
@@ -135,8 +135,8 @@ class Optimised(ConditionsMethod):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpperBound(Optimised):
-    """Maximises the upper bound of a functional of f(x, Z), then chooses a condition that the functional offers."""
+class UpperBound(Optimized):
+    """Maximizes the upper bound of a functional of f(x, Z), then chooses a condition that the functional offers."""
 
     functional: Any = None  # as of bo_robust.risk_measures; None: the value at risk of the problem's alpha
     width: Any = field(default_factory=lambda: METHODS["v-ucb"].settings["width"])
@@ -236,7 +236,7 @@ class GPUCBMean(UpperBound):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampled(Optimised):
+class Sampled(Optimized):
     """Base of methods of joint posterior samples: ``AppendFeatures`` gives x its conditions, ``VaR`` is their risk.
 
     BoTorch weighs its conditions equally. They are therefore drawn anew in each round, with the probabilities of Z.
@@ -256,7 +256,7 @@ class Sampled(Optimised):
 class MCVaR(Sampled):
     """BoTorch's own route: ``AppendFeatures``, ``VaR`` of joint posterior samples, ``qUpperConfidenceBound``.
 
-    BoTorch's optimisers return x alone, so z is drawn from Z.
+    BoTorch's optimizers return x alone, so z is drawn from Z.
 
     Args:
         samples: Joint posterior samples.
@@ -288,7 +288,7 @@ class RhoKGApx(AcquisitionFunction):
 
     The value of observing f at (x, z) is the best risk that would then be known: the mean, over K ``fantasies`` of the
     observation, of the largest E[VaR_alpha(f(x', Z))] among x itself and the designs ``evaluated`` before, ``n x d_x``.
-    rhoKG would optimise x' for each fantasy. The expectation is over ``samples`` of the posterior at ``conditions``,
+    rhoKG would optimize x' for each fantasy. The expectation is over ``samples`` of the posterior at ``conditions``,
     ``w x d_z``, which weigh alike.
 
     BoTorch's tutorial makes it of ``fantasize``, ``AppendFeatures`` and ``VaR``. Here an observation changes the
@@ -307,7 +307,7 @@ class RhoKGApx(AcquisitionFunction):
     ) -> None:
         super().__init__(model=model)
         self.conditions, self.alpha = conditions, alpha
-        # Base samples stay fixed while (x, z) is optimised.
+        # Base samples stay fixed while (x, z) is optimized.
         seeds = torch.randint(2**31, (2,)).tolist()
         self.fantasies = draw_sobol_normal_samples(1, fantasies, seed=seeds[0]).to(evaluated)[..., None, None]
         self.samples = draw_sobol_normal_samples(len(conditions), samples, seed=seeds[1]).to(evaluated)  # M x w
@@ -413,7 +413,7 @@ def resample(problem: ConditionsProblem, n: int) -> Tensor:
         return z
     n = n or w
     if z.shape[1] > 1:
-        # Neighbours in a quasi-random sequence share a corner, so they are shuffled first.
+        # Neighbors in a quasi-random sequence share a corner, so they are shuffled first.
         order = torch.randperm(w).to(z.device)
         z, p = z[order], None if p is None else p[order]
     mass = torch.full_like(z[:, 0], 1.0 / w).cumsum(0) if p is None else p.cumsum(0)

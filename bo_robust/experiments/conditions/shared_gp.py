@@ -49,25 +49,25 @@ class SharedGP(torch.nn.Module):
         Return whether that succeeded; otherwise the hyperparameters stay as they were.
         """
         before = copy.deepcopy(self.state_dict())
-        fitted = self._maximise(X, Y) or self._maximise_standardised(X, Y)
+        fitted = self._maximize(X, Y) or self._maximize_standardized(X, Y)
         if not fitted:
             self.load_state_dict(before)
         return fitted
 
-    def _maximise(self, X: Tensor, Y: Tensor) -> bool:
+    def _maximize(self, X: Tensor, Y: Tensor) -> bool:
         noise_var = (0.1 * _spread(Y)).clamp_min(2.0 * self.min_noise_var)
         self._set(Y.mean(), _spread(Y), noise_var, LENGTHSCALE)
         return maximized(self.model(X, Y))
 
-    def _maximise_standardised(self, X: Tensor, Y: Tensor) -> bool:
-        """The same fit of standardised observations, with steps of a common size.
+    def _maximize_standardized(self, X: Tensor, Y: Tensor) -> bool:
+        """The same fit of standardized observations, with steps of a common size.
 
         Where Y varies much, the first step of a fit is as large, to length-scales whose kernel matrix is not positive
         definite.
         """
         shift, variance, scale = Y.mean(), _spread(Y), _spread(Y).sqrt()
         unit = SharedGP(self.bounds, MIN_NOISE_VAR / float(variance))
-        fitted = unit._maximise(X, (Y - shift) / scale)
+        fitted = unit._maximize(X, (Y - shift) / scale)
         with torch.no_grad():
             mean, signal_var = shift + scale * unit.mean.constant, scale.square() * unit.covariance.outputscale
             noise_var = (scale.square() * unit.likelihood.noise).clamp_min(INSIDE * MIN_NOISE_VAR)
@@ -158,7 +158,7 @@ def maximized(model: SingleTaskGP) -> bool:
     model.train()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of optimisers that stop early
+            warnings.simplefilter("ignore")  # of optimizers that stop early
             fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     except (ModelFittingError, NotPSDError):
         return False

@@ -24,7 +24,7 @@ from bo_robust.ops.dtc_scores.naive import Dictionary, Form, Scores, chunk_shape
 BLOCK, ALIGNMENT = 128, 16
 # Arms and points of a tile of ``_columns``, arms of a tile of ``_squares``. Every row is 1 KiB of consecutive float64.
 COLUMNS_ARMS, COLUMNS_POINTS, SQUARES_ARMS, NUM_WARPS = 16, 128, 16, 4
-# Sizes that differ between dictionaries and chunks, and what starts inside a tensor: a kernel specialised to them would
+# Sizes that differ between dictionaries and chunks, and what starts inside a tensor: a kernel specialized to them would
 # be compiled again and again.
 GROWING = ["B", "r", "mean_trial", "variance_trial"]
 INSIDE = ["arms", "points", "weights", "mean", "noise_var", "variance"]

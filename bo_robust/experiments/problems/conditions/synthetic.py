@@ -16,7 +16,7 @@ from bo_robust.utils.specs import quoted
 # BoTorch's Hartmann(3) keeps these in single precision and rounds the 0.03815 to 0.0381: its values are up to 1e-4 off.
 HEIGHTS = [1.0, 1.2, 3.0, 3.2]
 STEEPNESS = [[3.0, 10.0, 30.0], [0.1, 10.0, 35.0]] * 2
-CENTRES = [[0.3689, 0.1170, 0.2673], [0.4699, 0.4387, 0.7470], [0.1091, 0.8732, 0.5547], [0.03815, 0.5743, 0.8828]]
+CENTERS = [[0.3689, 0.1170, 0.2673], [0.4699, 0.4387, 0.7470], [0.1091, 0.8732, 0.5547], [0.03815, 0.5743, 0.8828]]
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Hartmann3OneTwo(AnalyticProblem):
     )
 
     def f(self, X: Tensor) -> Tensor:
-        steepness, centers, heights = X.new_tensor(STEEPNESS), X.new_tensor(CENTRES), X.new_tensor(HEIGHTS)
+        steepness, centers, heights = X.new_tensor(STEEPNESS), X.new_tensor(CENTERS), X.new_tensor(HEIGHTS)
         return torch.exp(-(steepness * (X.unsqueeze(-2) - centers).square()).sum(-1)) @ heights
 
 
