@@ -14,6 +14,7 @@ from typing import Any
 from bo_robust.cells import SPACES, TableError, Written, decimal_marks, is_pending, other, written
 from bo_robust.utils.specs import nearest
 
+OTHER_FILES = (".json", ".jsonl", ".numbers", ".ods", ".parquet", ".pdf", ".xls")
 SHEET = re.compile(r"(.+\.xls[xm])(?::(.+))?", re.IGNORECASE)
 
 
@@ -119,6 +120,8 @@ def read_table(path: Path | str, wanted: Iterable[str] = (), decimal: str | None
     it of texts alone, above or below which all columns hold numbers, has units.
     """
     match = SHEET.fullmatch(str(path))
+    if Path(path).suffix.lower() in OTHER_FILES:
+        raise TableError(f"{path} is of a kind that is not read; save it as CSV (UTF-8) or as .xlsx.")
     notes: list[str] = []
     if match is not None:
         grid, separator = _excel(Path(match[1]), match[2]), ","

@@ -219,6 +219,7 @@ def test_files_and_headers_that_do_not_fit(write, capsys, tmp_path):
     for arguments, target, message in (
         ([str(empty)], "yield", "empty.csv is empty"),
         ([str(tmp_path / "absent.csv")], "yield", "absent.csv: No such file"),
+        ([str(tmp_path / "table.ods")], "yield", "table.ods is of a kind that is not read; save it as CSV (UTF-8)"),
         ([write(rows())], "yeild", "no column 'yeild'; did you mean 'yield'?"),
         ([write(rows(), "twice.csv", ["a", "a", "yield"])], "yield", "two columns 'a'"),
         ([write(rows()), "--candidates", listed], "yield", "no column 'temprature'"),

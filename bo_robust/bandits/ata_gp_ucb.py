@@ -5,11 +5,13 @@ Ray Chowdhury & Gopalan (NeurIPS 2019), Algorithm 2, with quadrature Fourier fea
 share u_{i tau} y_tau of a reward in each direction with the current level, so a truncated reward may come back.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, TypeGuard
 
+import torch
 from torch import Tensor
 
 from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked_state
@@ -25,10 +27,12 @@ from bo_robust.confidence import Width
 from bo_robust.confidence.base import is_open, sized
 from bo_robust.confidence.truncation import Truncation, check_rule
 from bo_robust.features import Features, FourierFeatures
+from bo_robust.features.maps import WARN_ERROR
 from bo_robust.utils import specs
 from bo_robust.utils.input_checks import quoted
 from bo_robust.utils.round_numbers import by_round
 
+PROBES = 16  # arms at which features are compared with the kernel
 FEATURES: dict[str, Callable[..., Any]] = {"fourier": FourierFeatures, "nystrom": NystromDictionary}
 
 
@@ -139,4 +143,14 @@ def feature_table(features: Features | NystromDictionary, kernel: ArmKernel, roo
         )
     assert callable(features)
     Phi = features(kernel.arms)
+    some = torch.arange(0, len(Phi), max(1, len(Phi) // PROBES), device=Phi.device)
+    k = kernel.between(some.unsqueeze(0), some.unsqueeze(0), torch.zeros_like(some[:1]))[0]
+    missed = float((Phi[some] @ Phi[some].mT - k).abs().amax() / kernel.diagonal.amax())
+    if missed > WARN_ERROR:
+        warnings.warn(
+            f"the features miss the kernel of the arms by up to {missed:.2g} of k(x, x), and the posterior with it: "
+            "they are those of another kernel or lengthscale, or have too few nodes.",
+            UserWarning,
+            stacklevel=2,
+        )
     return FeatureTable.compressed(Phi) if root == "symmetric" else FeatureTable(Phi)

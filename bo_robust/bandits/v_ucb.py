@@ -5,8 +5,9 @@ value at risk, or another functional of the bounds. Differences from :mod:`gp_uc
 numbered x * w + z for w conditions z.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -26,7 +27,7 @@ class VUCB(PairAlgorithm):
 
     Args:
         width: Confidence width w_t.
-        functional: F, or alpha alone for ``ValueAtRisk(alpha)``, the lower tail.
+        functional: F, its name, or alpha alone for ``ValueAtRisk(alpha)``, the lower tail.
         num_conditions: w >= 1, conditions per design.
         probabilities: Probabilities of the conditions, ``w`` numbers >= 0 that sum to 1; None if all are equal.
         selection_rule: Which lacing value is chosen: "probable" (V-UCB Prob), "uniform" (V-UCB Unif) or "widest".
@@ -39,7 +40,7 @@ class VUCB(PairAlgorithm):
     capturable: ClassVar[bool] = True
 
     width: Width
-    functional: Functional | float
+    functional: Functional | float | str | Mapping[str, Any]
     num_conditions: int
     probabilities: tuple[float, ...] | None = None
     selection_rule: str = "probable"

@@ -103,14 +103,14 @@ class Panel(Frozen):
         if not isinstance(loop, str) or loop not in LOOPS:
             raise RunError(f"unknown `loop:` {quoted(loop)}; {nearest(loop, LOOPS)}")
         for other in sorted(LOOPS.keys() - {loop}):
-            for key in sorted(LOOPS[other].keys & data.keys()):
+            for key in sorted((LOOPS[other].keys - LOOPS[loop].keys) & data.keys()):
                 raise RunError(f"`{key}:` of panel {quoted(data.get('name', '?'))} is for `loop: {other}` only.")
         return {**LOOPS[loop].defaults, **data}
 
     @serializer(mode="wrap")
     def _dumped(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Plain data that :meth:`_of_its_loop` takes."""
-        others = {key for name, loop in LOOPS.items() if name != self.loop for key in loop.keys}
+        others = {key for loop in LOOPS.values() for key in loop.keys} - self.runner.keys
         return {key: value for key, value in dump(self).items() if key not in others}
 
     @validator(mode="after")

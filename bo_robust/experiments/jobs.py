@@ -52,6 +52,7 @@ class Setting(NamedTuple):
     device: str
     data_dir: Path | None
     threads: int  # of PyTorch on a CPU
+    code: str  # the version and revision of this package
 
 
 def jobs_of(panels: Iterable[Panel], size: int | None) -> list[Job]:
@@ -73,7 +74,7 @@ def run_job(job: Job, panel: Panel, setting: Setting) -> None:
             frame, metadata = _run(job, panel, setting)
     except RunError as error:
         raise RunError(f"{panel.methods[job.method].label!r} of panel {panel.name!r}: {error}") from None
-    frame.attrs = {"digest": setting.digest, "job": list(job), "metadata": metadata}
+    frame.attrs = {"digest": setting.digest, "code": setting.code, "job": list(job), "metadata": metadata}
     write(job.path(setting.folder), frame.to_parquet(compression="zstd"), setting.folder)
 
 

@@ -42,6 +42,11 @@ def processor() -> str:
     return models[0] if models else platform.processor() or platform.machine()
 
 
+def code() -> str:
+    """The version of this package, and the revision of its checkout, if it is one."""
+    return " ".join(filter(None, (bo_robust.__version__, commit())))
+
+
 def commit() -> str | None:
     """The revision of the checkout; None outside one."""
     root = Path(bo_robust.__file__).resolve().parents[1]

@@ -26,7 +26,7 @@ from bo_robust.experiments.build import fastest_device, find_device
 from bo_robust.experiments.config import Panel, RunConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, read, run_job, write
-from bo_robust.experiments.machine import environment
+from bo_robust.experiments.machine import code, environment
 from bo_robust.experiments.problems.data import data_folder
 from bo_robust.experiments.report import print_report
 from bo_robust.experiments.summary import summarize
@@ -58,10 +58,7 @@ def start(
     the device or data is missing, a panel cannot be built, a job cannot be run, a worker dies, or writing fails.
     """
     console = console or Console()
-    by_trial = config.panels[0].runner.by_trial
-    if trials_per_job is not None and (trials_per_job < 1 or by_trial):
-        hint = "left out in this loop, which runs trial by trial" if by_trial else "at least 1"
-        raise RunError(f"--trials-per-job must be {hint}, got {trials_per_job}.")
+    _check_size(trials_per_job, config.panels[0].runner.by_trial)
     data_dir = (folder_of_data := data_folder(data_dir)) and folder_of_data.resolve()
     if device == "auto":
         device = fastest_device(config.panels, data_dir)
@@ -71,20 +68,20 @@ def start(
     identity = json.dumps([config.model_dump(mode="json"), device, trials_per_job], sort_keys=True)
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     if (before := _summary_there(folder, digest)) is not None:
-        shutil.rmtree(folder / FOLDER, ignore_errors=True)
-        console.print(f"{folder} holds this run, finished; it is only reported.", markup=False, soft_wrap=True)
-        print_report(before, console)
+        _report_again(before, folder, console)
         return before
     used = {
         panel.name: panel.runner.settings_used(panel, data_dir, of_device, trials_per_job) for panel in config.panels
     }
-    setting = Setting(folder.resolve(), digest, device, data_dir, torch.get_num_threads())
+    setting = Setting(folder.resolve(), digest, device, data_dir, torch.get_num_threads(), code())
     joblib_options, lost = _backend(backend, setting)
     claim(folder, digest)
     _summary_there(folder, digest)  # of a run that ended meanwhile
     jobs = jobs_of(config.panels, trials_per_job)
-    todo = [job for job in jobs if (about(job.path(folder)) or {}).get("job") != list(job)]
-    there = f", {len(jobs) - len(todo)} of them finished before" if len(todo) < len(jobs) else ""
+    found = {job: of for job in jobs if (of := about(job.path(folder))) is not None and of.get("job") == list(job)}
+    todo = [job for job in jobs if job not in found]
+    _warn_of_other_code([of.get("code") for of in found.values()], folder, console)
+    there = f", {len(found)} of them finished before" if found else ""
     console.print(f"Results go to {folder}: {len(jobs)} jobs{there}.", markup=False, soft_wrap=True)
     n_jobs = workers or (1 if backend == "loky" else -1)
     with (
@@ -92,7 +89,8 @@ def start(
         parallel_config(backend, n_jobs=n_jobs, **joblib_options),
     ):
         _run_jobs(todo, config.panels, setting, lost)
-    return _finish(config, folder, jobs, {"digest": digest, "settings": used, **environment(device)}, console)
+    of_run = {"digest": digest, "code": setting.code, "settings": used, **environment(device)}
+    return _finish(config, folder, jobs, of_run, console)
 
 
 def _summary_there(folder: Path, digest: str) -> dict[str, Any] | None:
@@ -112,6 +110,29 @@ def _summary_there(folder: Path, digest: str) -> dict[str, Any] | None:
     if not digests <= {digest}:
         raise RunError(OTHER_RUN.format(folder))
     return found
+
+
+def _check_size(trials_per_job: int | None, by_trial: bool) -> None:
+    if trials_per_job is not None and (trials_per_job < 1 or by_trial):
+        hint = "left out in this loop, which runs trial by trial" if by_trial else "at least 1"
+        raise RunError(f"--trials-per-job must be {hint}, got {trials_per_job}.")
+
+
+def _report_again(before: dict[str, Any], folder: Path, console: Console) -> None:
+    """Print the report of a finished run."""
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)
+    console.print(f"{folder} holds this run, finished; it is only reported.", markup=False, soft_wrap=True)
+    _warn_of_other_code([before.get("code")], folder, console)
+    print_report(before, console)
+
+
+def _warn_of_other_code(codes: Sequence[str | None], folder: Path, console: Console) -> None:
+    """Say that results are of other code than the present; local changes to a revision are not told apart."""
+    if others := {other for other in codes if other is not None} - {code()}:
+        text = (
+            f"Warning: {folder} has results of bo_robust {', '.join(sorted(others))}, and this is {code()}; delete it"
+        )
+        console.print(f"{text} to run all anew.", style="yellow", markup=False, soft_wrap=True)
 
 
 def claim(folder: Path, digest: str) -> None:
@@ -209,7 +230,6 @@ def _finish(
             of_methods[panel.name][label] = panel.runner.join([of for _, of in left]) | notes
     traces = pd.concat(frames, ignore_index=True).astype({"panel": "category", "method": "category"})
     summary = summarize(config, traces, of_methods) | of_run | {"config": config.model_dump(mode="json")}
-    print_report(summary, console)
     files = {"traces.parquet": traces.to_parquet(compression="zstd")}
     for i, panel in enumerate(config.panels):
         name = file_name(i, panel.name)
@@ -222,5 +242,6 @@ def _finish(
     for name, content in files.items():
         write(folder / name, content, folder)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
+    print_report(summary, console)  # after all is written: whoever reads it may stop reading, as `head` does
     console.print(f"Results in {folder}: {', '.join(files)}", markup=False, soft_wrap=True)
     return summary

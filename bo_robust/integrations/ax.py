@@ -421,5 +421,5 @@ register_acquisition(RobustAcquisition)
 register_transform(RescaledY)
 for _method in METHODS.values():
     register_model(_method.model)
-for _acquisition in CONSTRUCTORS:
+for _acquisition in {*CONSTRUCTORS, *(method.acquisition for method in METHODS.values() if method.acquisition)}:
     register_acquisition_function(_acquisition)

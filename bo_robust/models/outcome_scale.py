@@ -31,6 +31,12 @@ class OutcomeScale(NamedTuple):
     shift: float = 0.0
     upper: float = math.inf
 
+    @classmethod
+    def of(cls, numbers: Tensor) -> OutcomeScale:
+        """The scale of stored numbers, whose power may be rounded, as 1/3 is in float32."""
+        power, *others = numbers.tolist()
+        return cls(min(NAMES, key=lambda known: abs(known - power)), *others)
+
     @property
     def is_identity(self) -> bool:
         return self.power == 1.0

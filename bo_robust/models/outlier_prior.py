@@ -34,14 +34,17 @@ class OutlierPrior:
     """Radii of local deviations in sides of the box, from half of the box to replicates alone."""
     deviation_density: float = 0.1
     """Expected number of local deviations of one radius, per volume of the box."""
-    least_deviation_probability: float = 0.01
-    """Least prior probability of a local deviation: a fifth of ``share``, so that one observation decides nothing."""
     deviation_extent: float = 0.1
     """Relative height of a local deviation down to which it explains outliers of the same sign."""
     deviation_overlap: float = 0.5
     """Relative height of a likelier deviation above which a row inflates the variance no further."""
     max_deviations: int = 4
     """Largest number of local deviations that turn outliers into inliers."""
+
+    @property
+    def least_deviation_probability(self) -> float:
+        """Least prior probability of a local deviation, a fifth of ``share``: one observation decides nothing."""
+        return self.share / 5.0
 
     def __post_init__(self) -> None:
         if not (is_number(self.share) and 0.0 < self.share < 0.5):

@@ -309,7 +309,7 @@ class RobustGP(RecommendingGP):
         """Keep what the state says of outliers for :func:`_restore`, which runs when all modules have their state."""
         self._loaded = {name: state_dict.get(prefix + name) for name in STATE}
         scale = self._loaded["_scale"]
-        self._set_scale(OutcomeScale(*([] if scale is None else scale.tolist())))
+        self._set_scale(OutcomeScale() if scale is None else OutcomeScale.of(scale))
         ours = {prefix + name: getattr(self, name) for name in STATE}
         super()._load_from_state_dict({**state_dict, **ours}, prefix, local_metadata, strict, *lists)
 

@@ -45,7 +45,7 @@ def test_truncated_rewards_written_out(rule, device):
             assert bool(info.truncated) == bool(y.abs() > level_of(t + 1))
         level = level_of(t + 1)
         beyond = bool(y.abs() > level)
-        kept.append(y if not beyond else level * y.sign() if rule == "clip" else torch.zeros_like(y))
+        kept.append(RULES[rule] * level * y.sign() if beyond else y)
         lost += beyond
         mean, _ = exact(K, noise_var, arms[: t + 1], torch.stack(kept))
     assert 3 <= lost <= 37

@@ -1,4 +1,5 @@
 import math
+import warnings
 from functools import partial
 from itertools import pairwise
 
@@ -19,7 +20,7 @@ from bo_robust.confidence.truncation import (
 )
 from bo_robust.features import FourierFeatures
 from bo_robust.features.leverage import draw_dictionary, keep_probability
-from bo_robust.utils.covariance import SquaredExponential
+from bo_robust.utils.covariance import Matern, SquaredExponential
 from bo_robust.utils.random import spread
 from tests.bandits import naive
 from tests.bandits.problems import NothingIsRead, line
@@ -237,3 +238,13 @@ def test_intervals_cover_with_pareto_rewards(device):
     wide, narrow = cover(f.to(device), draw, 20.0 * float(f.max() / 2) ** 1.9, 0.9, "cholesky")
     assert wide >= 0.9
     assert narrow < 0.5
+
+
+def test_features_of_another_kernel_give_a_warning():
+    algorithm = ATAGPUCB(ConstantWidth(2.0), TGPTruncation(1.0, 1.0), FourierFeatures(0.2, 16, BOX))
+    rough = ArmKernel.from_covariance(Matern(0.5, 0.2), line(40, "cpu"))
+    with pytest.warns(UserWarning, match="the features miss the kernel of the arms by up to 0."):
+        algorithm.init(rough, 0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        algorithm.init(ArmKernel.from_covariance(SquaredExponential(0.2), line(40, "cpu")), 0.1)

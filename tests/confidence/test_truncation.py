@@ -88,7 +88,7 @@ def test_truncate_keeps_the_boundary_and_zeroes_or_clips_beyond(device):
 def test_rules_broadcast_levels_and_keep_all_at_infinity(rule, device):
     y = torch.tensor([[1.0, 5.0], [-4.0, 2.0]], device=device)
     levels = torch.tensor([[3.0], [4.0]], device=device)
-    beyond = {"zero": 0.0, "clip": 3.0}[rule]
+    beyond = 3.0 * RULES[rule]
     assert truncate(y, levels, rule).tolist() == [[1.0, beyond], [-4.0, 2.0]]
     assert torch.equal(truncate(y, math.inf, rule), y)
 
@@ -101,7 +101,7 @@ def test_truncate_does_not_hide_failed_pulls(rule, device):
     assert kept[1:].tolist() == [math.inf, -math.inf]
     cut = truncate(y, 2.0, rule)
     assert math.isnan(cut[0])
-    assert cut[1:].tolist() == ([2.0, -2.0] if rule == "clip" else [0.0, 0.0])
+    assert cut[1:].tolist() == [2.0 * RULES[rule], -2.0 * RULES[rule]]
 
 
 BAD = dict.fromkeys(("moment_bound", "scale"), (0.0, -1.0, math.nan)) | {"alpha": [0.0, 1.2], "delta": [0.0, 1.0]}

@@ -110,7 +110,7 @@ def test_golden(golden):
             return CompactWidth(dim=d, **rest)(t)
         if name.startswith("RKHS"):
             return RKHSWidth(B, **rest)(t, information_gain)
-        if name.startswith("self-normalized"):
+        if name.startswith("self-normalised"):
             return SelfNormalizedWidth(B, R, **rest)(t, information_gain)
         if name.startswith("TGP"):  # golden t is the number of observations, its width that of round t + 1
             return TGPWidth(B, v, **rest)(t + 1, logdet / 2)

@@ -20,7 +20,7 @@ def test_panels_of_any_size_are_drawn(tmp_path, loop, trials, horizon):
     problem = {"kind": "rkhs_function" if loop == "arms" else "branin"}
     panel = {"name": "a $_b$", "problem": problem, "trials": trials, "horizon": horizon, "methods": methods}
     made = parse({"loop": loop, "panels": [panel]}).panels[0]
-    setting = Setting(tmp_path, "digest", "cpu", None, 1)
+    setting = Setting(tmp_path, "digest", "cpu", None, 1, "")
     frames = []
     for job in jobs.jobs_of([made], None):
         jobs.run_job(job, made, setting)

@@ -191,6 +191,20 @@ def test_a_finished_run_is_only_reported(tmp_path, capsys):
     assert "average regret" in said
 
 
+def test_results_of_other_code_are_said(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    interrupted(out, monkeypatch, plain())
+    for present, others in (("2.0 abc", [runs.code()]), ("2.1 def", [runs.code(), "2.0 abc"])):
+        monkeypatch.setattr(runs, "code", lambda present=present: present)
+        capsys.readouterr()
+        runs.start(parse(plain()), out)
+        said = " ".join(capsys.readouterr().out.split())
+        assert "has results of bo_robust" in said
+        assert f"and this is {present}; delete it to run all anew" in said
+        assert others[-1] in said
+    assert len(json.loads((out / "summary.json").read_text())["code"]) > 3
+
+
 def test_two_runs_cannot_start_in_one_new_folder(tmp_path, monkeypatch):
     """The second starts while the first runs its jobs, before there is any file of a job."""
     config, other, refused = parse(plain(horizon=5)), parse(plain(horizon=6)), []

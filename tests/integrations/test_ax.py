@@ -552,6 +552,10 @@ def test_failed_trials_teach_nothing_and_are_replaced_in_the_initial_design():
     assert fitted(client)._acquisition.acqf.X_pending is None
 
 
+def test_every_method_is_listed_here():
+    assert set(DECLARED) <= set(METHODS)
+
+
 def test_bad_settings_are_refused():
     """As ``choose`` does, whose refusals are in ``tests/test_methods.py``."""
     for method, settings, message in (
@@ -565,5 +569,4 @@ def test_bad_settings_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             generation_strategy(method, **settings)
-    assert set(DECLARED) <= set(METHODS)
     generation_strategy("tgp-ucb", **TAIL, width={"kind": "tgp", "norm_bound": 1.0})  # the rest comes from the settings

@@ -15,7 +15,7 @@ from torch import Tensor
 from bo_robust import RobustGP
 from bo_robust.acquisition import GPUCB
 from bo_robust.confidence import ConstantWidth
-from bo_robust.models.outcome_scale import POWERS, OutcomeScale, outcome_scales
+from bo_robust.models.outcome_scale import NAMES, POWERS, OutcomeScale, outcome_scales
 from bo_robust.suggest import suggest
 from tests.problems import fit, outliers
 
@@ -63,10 +63,17 @@ def test_two_limits_make_a_logit():
     assert [scale.power for scale in scales] == [1.0, *POWERS]
 
 
+def test_a_power_that_was_stored_in_float32_is_the_same(monkeypatch):
+    monkeypatch.setitem(NAMES, 1 / 3, "cube root")
+    for power in NAMES:
+        scale = OutcomeScale(power, -1.0, 0.25, math.inf)
+        assert OutcomeScale.of(torch.tensor(scale, dtype=torch.float32)) == scale
+
+
 def test_every_scale_has_a_name():
     names = [str(OutcomeScale(power)) for power in (1.0, 0.5, 0.25, 0.0)]
     assert names == ["y", "square root", "fourth root", "logarithm"]
-    assert str(OutcomeScale(1 / 3, -1.0)) == "power 0.333333 of -y"
+    assert str(OutcomeScale(0.3, -1.0)) == "power 0.3 of -y"
     assert str(OutcomeScale(0.0, 1.0, 0.0, 100.0)) == "logit"
 
 

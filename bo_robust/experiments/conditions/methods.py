@@ -6,7 +6,7 @@ A method is a frozen dataclass of its settings; the configuration names it by it
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition import AcquisitionFunction, qUpperConfidenceBound
@@ -68,7 +68,10 @@ class ConditionsMethod(ABC):
 
     gp: str = "likelihood"  # hyperparameters: "likelihood", the paper's, or "default", of BoTorch's SingleTaskGP
 
-    bounds_regret: ClassVar[bool] = False  # whether the design that they choose is that of max_x VaR_alpha(u(x, Z))
+    @property
+    def bounds_regret(self) -> bool:
+        """Whether the design that it chooses is that of max_x VaR_alpha(u(x, Z))."""
+        return False
 
     def __post_init__(self) -> None:
         if self.gp not in GPS:
@@ -195,8 +198,6 @@ class VUCB(UpperBound):
         scenarios: Conditions drawn anew each round, among which x and z are chosen. 0 takes all points of Z.
     """
 
-    bounds_regret: ClassVar[bool] = True
-
     optimizer: Any = None
     scenarios: int = 0
 
@@ -204,6 +205,12 @@ class VUCB(UpperBound):
         super().__post_init__()
         if self.search is not None and self.scenarios:
             raise ValueError("scenarios are for the exact quantile; leave them out with an optimizer.")
+        if self.search is not None and not isinstance(self.objective(0.1), ValueAtRisk):
+            raise ValueError("optimizer is for the value at risk; leave it out with another functional.")
+
+    @property
+    def bounds_regret(self) -> bool:
+        return self.functional is None
 
     @property
     def search(self) -> LNSO | None:
@@ -218,7 +225,7 @@ class VUCB(UpperBound):
         return super().propose(now)
 
     def bound(self, now: Round) -> ValueAtRiskUCB:
-        return self.acquisition(now)
+        return self.acquisition(now) if self.bounds_regret else super().bound(now)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,11 +62,20 @@ def test_v_ucb_as_it_is_set():
         ({"scenarios": -1}, "scenarios must be a whole number >= 0"),
         ({"scenarios": 5, "optimizer": {"kind": "lnso"}}, "scenarios are for the exact quantile"),
         ({"optimizer": {"kind": "lnso"}}, "ContinuousEnvironment"),
+        ({"optimizer": {"kind": "lnso"}, "functional": "worst"}, "optimizer is for the value at risk"),
     ],
 )
 def test_bad_settings_of_v_ucb_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         VUCB(**options).propose(round_of(make("branin")))
+
+
+def test_another_functional_bounds_no_regret_of_the_value_at_risk():
+    now = round_of(make("branin"))
+    plain, worst = VUCB(**TINY), VUCB(**TINY, functional="worst", width=0.01)
+    assert plain.bounds_regret
+    assert not worst.bounds_regret
+    assert worst.bound(now).functional == plain.bound(now).functional  # that of which designs are recommended
 
 
 @pytest.mark.parametrize("options", [{"optimizer": {"kind": "lnso", "num_starts": 2, "rounds": 2}}, {"scenarios": 10}])
