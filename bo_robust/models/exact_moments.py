@@ -111,11 +111,11 @@ def _covariance_with(kernel: Kernel, train: Tensor) -> Callable[[Tensor], tuple[
 
 def _solved(strategy: DefaultPredictionStrategy) -> tuple[Tensor, Tensor]:
     """alpha = (K + noise)^-1 (y - m), ``n``, and R, ``n x n``, without gradient."""
-    known = _SOLVED.get(strategy)
-    if known is None:
+    solved = _SOLVED.get(strategy)
+    if solved is None:
         with torch.no_grad():
             L, error = training_residuals(strategy)
             alpha = torch.cholesky_solve(error.unsqueeze(-1), L).squeeze(-1)
             root = torch.linalg.solve_triangular(L, torch.eye(len(L), dtype=L.dtype, device=L.device), upper=False)
-        known = _SOLVED[strategy] = (alpha, root)
-    return known
+        solved = _SOLVED[strategy] = (alpha, root)
+    return solved

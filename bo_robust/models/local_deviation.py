@@ -72,29 +72,29 @@ class LocalDeviations:
     def _squares(self) -> Array:
         return np.asarray(((self._places[:, None] - self._places) ** 2).sum(-1))
 
-    def instead_of(self, inliers: Indices, row: int, given: ConditionedGP, odds: Array) -> Iterator[LocalDeviation]:
+    def instead_of(self, inliers: Indices, row: int, gp: ConditionedGP, odds: Array) -> Iterator[LocalDeviation]:
         """Deviations of all radii around an outlier if these inliers at its point are gross errors instead."""
-        without, gain = given.with_rows(inliers)
-        outliers = int((~given.inliers).sum())
+        without, gain = gp.with_rows(inliers)
+        outliers = int((~gp.inliers).sum())
         gain += float(odds[outliers : outliers + len(inliers)].sum() + self._log_p0[inliers].sum())
         gain = gain if math.isfinite(gain) else -math.inf  # a clipped one is no gross error instead
-        for each in self.about(row, without, odds, given.inliers):
+        for each in self.about(row, without, odds, gp.inliers):
             yield each._replace(log_odds=each.log_odds + gain, contradicting=tuple(inliers.tolist()))
 
-    def about(self, row: int, given: ConditionedGP, odds: Array, never: Rows | None = None) -> list[LocalDeviation]:
+    def about(self, row: int, gp: ConditionedGP, odds: Array, never: Rows | None = None) -> list[LocalDeviation]:
         """Deviations around an outlier, the widest first; ``odds`` has o by the number of outliers elsewhere.
 
         They explain no row of ``never``.
         """
-        weights, outliers = given.weights, int((~given.inliers).sum())
+        weights, outliers = gp.weights, int((~gp.inliers).sum())
         residual = float(weights[row])
         # A deviation is largest at its center, and a row beyond that a gross error.
-        likewise = ~given.inliers & (np.sign(weights) == np.sign(residual)) & (np.abs(weights) <= abs(residual))
+        likewise = ~gp.inliers & (np.sign(weights) == np.sign(residual)) & (np.abs(weights) <= abs(residual))
         if never is not None:
             likewise &= ~never
-        size = residual * given.units.scale
+        size = residual * gp.units.scale
         log_size = float(self._log_p0[row]) + math.log(max(abs(size), LEAST_SIZE)) + 0.5 * (LOG_2PI + 1.0)
-        together, gain, found = given, 0.0, []
+        together, gain, found = gp, 0.0, []
         for radius in sorted(self._prior.deviation_radii):  # a wider deviation explains all rows of a narrower one
             back = likewise & (self.nearness(row, radius) > self._prior.deviation_extent)
             rows = np.flatnonzero(back)
@@ -113,10 +113,10 @@ class LocalDeviations:
         """B at all points, ``n x n``, for observations that are divided by ``scale``."""
         return self._covariance(deviation.row, deviation.radius, deviation.size / scale, np.arange(len(self._places)))
 
-    def _gain(self, row: int, radius: float, size: float, given: ConditionedGP) -> float:
+    def _gain(self, row: int, radius: float, size: float, gp: ConditionedGP) -> float:
         """log p(y_S | K + B) - log p(y_S | K); only rows near the center count, because B is zero elsewhere."""
-        rows = np.flatnonzero(given.inliers & (self.nearness(row, radius) > NEGLIGIBLE))
-        return given.gain(rows, self._covariance(row, radius, size, rows))
+        rows = np.flatnonzero(gp.inliers & (self.nearness(row, radius) > NEGLIGIBLE))
+        return gp.gain(rows, self._covariance(row, radius, size, rows))
 
     def _log_prior(self, radius: float) -> float:
         d = self._places.shape[1]

@@ -195,14 +195,14 @@ class OutlierSearch:
         n, prior, places = len(data.y), data.prior, data.places
         outliers = np.arange(1, n + 1)
         self._odds = np.log(outliers / (1.0 / prior.share - 1.0 + n - outliers))  # o_1, o_2, ...
-        given = spread_units(data.y[data.possible], places[data.possible], prior.cluster_radius)
-        out = np.minimum(np.abs(data.y - given.center) / given.scale, prior.clip)
+        units = spread_units(data.y[data.possible], places[data.possible], prior.cluster_radius)
+        out = np.minimum(np.abs(data.y - units.center) / units.scale, prior.clip)
         tail = -2.0 * np.log(np.maximum(4.0 * prior.density * out, 1.0))
-        log_p0 = math.log(prior.density) - math.log(given.scale) + tail
+        log_p0 = math.log(prior.density) - math.log(units.scale) + tail
         within, slope, w = _in_scale(data.y, scale)
         self.domain = within & data.possible
         self._log_slope, self._log_p0 = float(slope.sum()), log_p0 - slope
-        self._rounding = np.exp(slope) * _rounding(data.y, given.scale)
+        self._rounding = np.exp(slope) * _rounding(data.y, units.scale)
         self._robust = spread_units(w[self.domain], places[self.domain], prior.cluster_radius)
         center, spread = self._robust
         self._y = np.clip(w, center - prior.clip * spread, center + prior.clip * spread)
@@ -224,9 +224,9 @@ class OutlierSearch:
                 if inliers.tobytes() in visited:
                     break
                 theta = self._fit_theta(inliers)
-                given = self._given(theta, inliers)
-                visited[inliers.tobytes()] = self._objective(given), theta, inliers
-                inliers = self._climb(given)
+                gp = self._conditioned(theta, inliers)
+                visited[inliers.tobytes()] = self._objective(gp), theta, inliers
+                inliers = self._climb(gp)
         _, theta, best = max(visited.values(), key=lambda visit: visit[0])
         inliers, deviations = self._with_deviations(theta, best)
         return self._result(theta, inliers, deviations)
@@ -246,44 +246,48 @@ class OutlierSearch:
             first[: len(known_inliers)] &= known_inliers
             if len(known_inliers) == len(first):
                 return self._result(theta, first, maximize=maximize)
-        sets = [every, first, *(self._climb(self._given(theta, start)) for start in (first, *self._initial_sets()))]
-        best = max(sets, key=lambda rows: self._objective(self._given(theta, rows)))
+        sets = [
+            every,
+            first,
+            *(self._climb(self._conditioned(theta, start)) for start in (first, *self._initial_sets())),
+        ]
+        best = max(sets, key=lambda rows: self._objective(self._conditioned(theta, rows)))
         return self._result(theta, *self._with_deviations(theta, best), maximize)
 
     def _with_deviations(self, theta: Array, inliers: Rows) -> tuple[Rows, list[LocalDeviation]]:
         """The inliers, and the local deviations that at least two former outliers share, the likeliest first."""
         deviations: list[LocalDeviation] = []
-        given = self._given(theta, inliers)
+        gp = self._conditioned(theta, inliers)
         while len(deviations) < self.prior.max_deviations:
-            rows = np.flatnonzero(~given.inliers)
-            centers = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTERS]]
-            shared = [each for row in centers for each in self._around(int(row), given) if len(each.rows) > 1]
+            rows = np.flatnonzero(~gp.inliers)
+            centers = rows[np.abs(gp.weights[rows]).argsort(kind="stable")[::-1][:CENTERS]]
+            shared = [each for row in centers for each in self._around(int(row), gp) if len(each.rows) > 1]
             likeliest = max(shared, key=lambda each: each.log_odds, default=None)
             if likeliest is None or likeliest.log_odds <= 0.0:
                 break
             deviations.append(likeliest)
-            together = given.inliers.copy()
+            together = gp.inliers.copy()
             together[list(likeliest.rows)] = True
             together[list(likeliest.contradicting)] = False
-            given = self._given(theta, together, deviations, given.units)
-            self._climb(given)
+            gp = self._conditioned(theta, together, deviations, gp.units)
+            self._climb(gp)
         if deviations:
-            given = self._given(theta, given.inliers, deviations)  # in units of the inliers that there are now
-            self._climb(given)
-            rest = np.flatnonzero(self.domain & ~given.inliers)
-            if given.with_rows(rest)[1] + self.prior.evidence_required > self._outlier_terms(given.inliers):
+            gp = self._conditioned(theta, gp.inliers, deviations)  # in units of the inliers that there are now
+            self._climb(gp)
+            rest = np.flatnonzero(self.domain & ~gp.inliers)
+            if gp.with_rows(rest)[1] + self.prior.evidence_required > self._outlier_terms(gp.inliers):
                 return self.domain.copy(), deviations
-        return given.inliers, deviations
+        return gp.inliers, deviations
 
-    def _around(self, row: int, given: ConditionedGP) -> Iterator[LocalDeviation]:
+    def _around(self, row: int, gp: ConditionedGP) -> Iterator[LocalDeviation]:
         """Deviations around an outlier, given all inliers, or with those at its point as the gross errors.
 
         Two observations may share one error, so at least two more of the point must agree than contradict.
         """
-        yield from self._deviations.about(row, given, self._odds)
-        contradicting = np.flatnonzero(given.inliers & self._replicates[row])
+        yield from self._deviations.about(row, gp, self._odds)
+        contradicting = np.flatnonzero(gp.inliers & self._replicates[row])
         if len(contradicting):
-            instead = self._deviations.instead_of(contradicting, row, given, self._odds)
+            instead = self._deviations.instead_of(contradicting, row, gp, self._odds)
             yield from (e for e in instead if self._replicates[row][list(e.rows)].sum() > len(contradicting))
 
     def _units(self, inliers: Rows) -> Units:
@@ -299,7 +303,7 @@ class OutlierSearch:
         scale = max(spread / units.scale, 1.0) if self._standardized else min(spread, 1.0)
         return np.asarray(np.maximum(self.prior.noise * scale, self._rounding / units.scale) ** 2)
 
-    def _given(
+    def _conditioned(
         self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = (), units: Units | None = None
     ) -> ConditionedGP:
         """The GP given these rows, with these local deviations; by default in the units of the inliers."""
@@ -312,10 +316,10 @@ class OutlierSearch:
     def _outlier_terms(self, inliers: Rows) -> float:
         return float(self._odds[: (~inliers).sum()].sum() + self._log_p0[~inliers].sum())
 
-    def _next_price(self, given: ConditionedGP) -> Array:
+    def _next_price(self, gp: ConditionedGP) -> Array:
         """o + log p_0 of each row, ``n``: of an inlier as one more outlier, of an outlier as the last one."""
-        k = int((~given.inliers).sum())
-        return np.where(given.inliers, self._odds[k], self._odds[k - 1]) + self._log_p0
+        k = int((~gp.inliers).sum())
+        return np.where(gp.inliers, self._odds[k], self._odds[k - 1]) + self._log_p0
 
     def _fit_theta(self, inliers: Rows) -> Array:
         units, rows = self._units(inliers), np.flatnonzero(inliers)
@@ -325,9 +329,9 @@ class OutlierSearch:
         some = np.sort(by_size[np.linspace(0, len(rows) - 1, min(len(rows), FIT_ROWS)).round().astype(int)])
         return self._evidence.maximize(targets, some, STEPS, units.scale, self._added_noise(units))
 
-    def _objective(self, given: ConditionedGP) -> float:
-        none = np.array_equal(given.inliers, self._possible)
-        return given.log_evidence + (self.prior.evidence_required if none else self._outlier_terms(given.inliers))
+    def _objective(self, gp: ConditionedGP) -> float:
+        none = np.array_equal(gp.inliers, self._possible)
+        return gp.log_evidence + (self.prior.evidence_required if none else self._outlier_terms(gp.inliers))
 
     def _initial_sets(self) -> Iterator[Rows]:
         yield self.domain.copy()
@@ -339,43 +343,43 @@ class OutlierSearch:
                 start = int((self._y[order[n - left - 1 :]] - self._y[order[: left + 1]]).argmin())
                 yield np.isin(np.arange(len(self._y)), order[start : start + n - left])
 
-    def _climb(self, given: ConditionedGP) -> Rows:
+    def _climb(self, gp: ConditionedGP) -> Rows:
         """Move the row that gains most until none gains; returns the inliers."""
         n = int(self._possible.sum())
-        for _ in range(2 * len(given.inliers)):
-            gain = given.log_densities() - self._next_price(given)
-            gain[given.inliers] *= -1.0
+        for _ in range(2 * len(gp.inliers)):
+            gain = gp.log_densities() - self._next_price(gp)
+            gain[gp.inliers] *= -1.0
             gain[~self.domain] = -math.inf
-            if 2 * (given.inliers.sum() - 1) < n:
-                gain[given.inliers] = -math.inf
+            if 2 * (gp.inliers.sum() - 1) < n:
+                gain[gp.inliers] = -math.inf
             i = int(gain.argmax())
             if gain[i] < LEAST_GAIN:
                 break
-            given.move(i)
-        return given.inliers
+            gp.move(i)
+        return gp.inliers
 
     def _result(
         self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = (), maximize: bool | None = None
     ) -> OutlierDetection:
-        given = self._given(theta, inliers, deviations)
-        residual, variance = given.loo_residuals()
+        gp = self._conditioned(theta, inliers, deviations)
+        residual, variance = gp.loo_residuals()
         zscore = residual / np.sqrt(variance)
-        margin = -0.5 * (given.log_norm + np.log(variance)) - self._next_price(given)
+        margin = -0.5 * (gp.log_norm + np.log(variance)) - self._next_price(gp)
         excess = np.clip(margin - 0.5 * zscore**2, -700.0, 700.0)
         probability, limit = 1.0 / (1.0 + np.exp(-excess)), np.sqrt(2.0 * np.maximum(margin, 0.0))
-        spread = float(np.var((self._y / given.units.scale)[inliers]))
+        spread = float(np.var((self._y / gp.units.scale)[inliers]))
         explained = 1.0 - float(np.mean(residual[inliers] ** 2)) / spread if spread > 0.0 else math.nan
-        likeliest = () if maximize is None else self._likeliest(given, maximize)
+        likeliest = () if maximize is None else self._likeliest(gp, maximize)
         confirmed = self._by_replicate_only(inliers)
-        objective, none = self._objective(given) + self._log_slope, np.zeros_like(inliers)
+        objective, none = self._objective(gp) + self._log_slope, np.zeros_like(inliers)
         return OutlierDetection(inliers, probability, zscore, limit, confirmed, none, explained, likeliest, objective)
 
-    def _likeliest(self, given: ConditionedGP, maximize: bool) -> tuple[LocalDeviation, ...]:
+    def _likeliest(self, gp: ConditionedGP, maximize: bool) -> tuple[LocalDeviation, ...]:
         """The likeliest local deviations around outliers better than inliers and prediction, none within a likelier."""
         sense = 1.0 if maximize else -1.0
-        better = sense * self._y > (sense * self._y[given.inliers]).max()
-        rows = np.flatnonzero(better & (sense * given.weights > 0.0) & self._possible)
-        about = (self._deviations.about(int(row), given, self._odds) for row in rows)
+        better = sense * self._y > (sense * self._y[gp.inliers]).max()
+        rows = np.flatnonzero(better & (sense * gp.weights > 0.0) & self._possible)
+        about = (self._deviations.about(int(row), gp, self._odds) for row in rows)
         likeliest = [max(of_row, key=lambda each: each.log_odds) for of_row in about]
         kept: list[LocalDeviation] = []
         for each in sorted(likeliest, key=lambda each: -each.log_odds):
@@ -391,7 +395,7 @@ class OutlierSearch:
             pair = self._replicates[row] | (np.arange(len(inliers)) == row)
             rest = inliers & ~pair
             if pair.sum() == 2 and np.all(inliers[pair]) and rest.sum() >= self.prior.min_observations:
-                given = self._given(self._fit_theta(rest), rest)
+                gp = self._conditioned(self._fit_theta(rest), rest)
                 price = self._odds[len(inliers) - inliers.sum()] + self._log_p0
-                by_replicate_only |= pair & (given.log_densities() < price)
+                by_replicate_only |= pair & (gp.log_densities() < price)
         return by_replicate_only
