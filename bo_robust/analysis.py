@@ -51,7 +51,8 @@ class Analysis:
         self.U, self.pending, self.failed = (space.encode(x).to(device) for x in (X, pending, failed))
         self.models: list[Any] = []
         self.outliers = torch.zeros(len(X), dtype=torch.bool, device=device)
-        self.held, self.recommendable = self.outliers.clone(), ~self.outliers
+        self.held, self.feasible = self.outliers.clone(), space.feasible(X).to(device)
+        self.recommendable = self.feasible.clone()
         for j, y in enumerate(outputs.scaled.to(device).unbind(-1)):
             sided, rows = j < outputs.objectives, y.isfinite()
             options: dict[str, Any] = {}
@@ -159,7 +160,8 @@ class Analysis:
         if self.choice.acquisition is not None:
             generator = torch.Generator().manual_seed(int(torch.randint(2**62, (1,))))
             return self.choice.acquire(self.model, pending, generator)
-        may = self.recommendable if self.recommendable.any() else torch.ones_like(self.recommendable)
+        # What is to be improved on: where no design will do, all.
+        may = next((rows for rows in (self.recommendable, self.feasible) if rows.any()), torch.ones_like(self.feasible))
         baseline, m = self.U[may], self.outputs.objectives
         options: dict[str, Any] = {"X_pending": pending, "prune_baseline": True}
         if len(self.models) > m:

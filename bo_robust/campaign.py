@@ -9,7 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
-from bo_robust.cells import FAILED, TableError, advice, is_pending, written
+from bo_robust.cells import FAILED, TableError, advice, is_pending, word, written
 from bo_robust.column_options import column_options, inequalities, limits_of, requirement, sums
 from bo_robust.columns import Column, ColumnOptions, column_of, left_out, spellings
 from bo_robust.conditions import encoded_space
@@ -82,7 +82,9 @@ class Campaign:
         for column in self.columns:
             single = not column.observed and not column.categories and not column.span[0] < column.span[1]
             if self.listed is None and single:
-                raise TableError(f"{column.name!r} has one value or none; give --bounds {column.name}=LOW:HIGH.")
+                raise TableError(
+                    f"{column.name!r} has one value or none; give --bounds {word(f'{column.name}=LOW:HIGH')}."
+                )
         if all(column.observed for column in self.columns):
             reasons = "".join(f"; {name}: {reason}" for name, reason in self.left_out.items())
             raise TableError(f"{self.results.path} has no parameter that varies{reasons}. Name some with --parameters.")
@@ -178,6 +180,12 @@ class Campaign:
         measured, pending, failed = ([self.X[i] for i in rows] for rows in (self.read, self.pending, self.failed))
         constraints = self.C if self.required and self.read else None
         return Data(np.array(measured), self.Y, self.maximize, constraints, self.limits, pending, failed)
+
+    @cached_property
+    def keeps_limits(self) -> np.ndarray:
+        """Which of the rows that were read have designs that keep the sums and inequalities, bool."""
+        X = numbers("X", [self.X[i] for i in self.read])
+        return encoded_space(self.space, X).feasible(X).numpy() if self.read else np.zeros(0, dtype=bool)
 
     def introduction(self) -> list[str]:
         """What every column is taken for, what of the file or its levels needs a look, and the number of readings."""

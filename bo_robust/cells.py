@@ -67,6 +67,8 @@ def written(cell: str) -> Written | None:
     if not re.fullmatch(r"[\d.,]+", digits) or (decimal := _decimal(digits, spaced is not None)) is None:
         return None
     unit = (match["unit"] or "").strip()
+    if re.fullmatch(r"[Oo]\d*", unit):  # a letter for a zero
+        return None
     return Written(match["sign"], digits, match["exponent"] or "", unit.strip("[]() ") or unit, decimal)
 
 
@@ -102,6 +104,11 @@ def advice(cell: str) -> str:
     if any(c.isdigit() for c in plain):
         return "is no number; correct it"
     return f"is no number; leave the cell blank while it is pending, or write {FAILED} if the experiment gave none"
+
+
+def word(text: str) -> str:
+    """Names as a shell takes them for one word."""
+    return text if re.fullmatch(r"[\w.,:=%+-]+", text) else f'"{text}"'
 
 
 def decimal_marks(cells: Iterable[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from bo_robust.cells import FAILED, TableError, is_date, is_pending, written
+from bo_robust.cells import FAILED, TableError, is_date, is_pending, word, written
 from bo_robust.table import Table, named
 
 LEVELS = 3  # a column of so few values has levels of a plan, from which no step follows
@@ -17,8 +17,8 @@ CHANCE = 0.05  # of values that are all multiples of a step by accident, above w
 MOST_STEPS = 4096  # of a column; wider ranges are continuous, and rounded in the end
 DIGITS = 1e5  # steps of a range, beyond which decimals are those of a computer
 IDENTIFIER = re.compile(
-    r"((new|old|run|row|exp|expt|experiment|sample|entry|reaction|rxn|trial|well)?[ _.-]?(id|idx|index|nr|no|num|#)\.?)"
-    r"|run|row|entry|exp|expt|experiment|sample|trial",
+    r"((new|old|run|row|exp|expt|experiment|sample|entry|reaction|rxn|trial|well|versuch|probe|essai)?[ _.-]?"
+    r"(id|idx|index|nr|no|num|#)\.?)|run|row|entry|exp|expt|experiment|sample|trial|versuch|lauf|probe|essai",
     re.IGNORECASE,
 )
 FINEST = 12  # decimals up to which a step is looked for
@@ -117,7 +117,7 @@ def column_of(name: str, tables: Sequence[Table], options: ColumnOptions) -> Col
     places = [(table, i, cell) for table in tables for i, cell in enumerate(table.cells(name))]
     for table, i, cell in places:
         if not cell and name not in options.conditions:
-            hint = f"every design needs a value; --ignore {name} leaves the column out"
+            hint = f"every design needs a value; --ignore {word(name)} leaves the column out"
             raise TableError(f"{table.where(i, name)} is blank: {hint}.")
     places = [place for place in places if place[2]]  # conditions of what is pending are not known yet
     cells = [cell for *_, cell in places] + levels
@@ -132,7 +132,7 @@ def column_of(name: str, tables: Sequence[Table], options: ColumnOptions) -> Col
         if written(cell) is None:
             other = next((one for one in cells if written(one) is not None), "")
             but = f", but {other!r} may be one" if other else ""
-            hint = f"correct one of them, or name the column with --categorical {name}"
+            hint = f"correct one of them, or name the column with --categorical {word(name)}"
             raise TableError(f"{table.where(i, name)}: {cell!r} is no number{but}; {hint}.")
     if len(units := {table.unit(name) for table in tables if any(table.cells(name)) and table.unit(name)}) > 1:
         raise TableError(f"column {name!r} has the units {' and '.join(sorted(units))}; write one in both files.")
@@ -204,7 +204,9 @@ def _reason(
 
     filled = [cell for cell in cells if not missing(cell)]
     if not filled:
-        return f"no value yet; --bounds {name}=LOW:HIGH or --levels {name}=A,B makes it a parameter"
+        return (
+            f"no value yet; --bounds {word(f'{name}=LOW:HIGH')} or --levels {word(f'{name}=A,B')} makes it a parameter"
+        )
     if listed is not None and name not in listed.names:
         return f"not in {listed.path}"
     if (reason := _no_numbers(name, filled, tables[-1])) is not None:
@@ -250,16 +252,18 @@ def _names_rows(table: Table, name: str) -> bool:
 
 
 def _counts_rows(table: Table, name: str) -> bool:
-    """Whether a column has whole numbers that increase by one in most rows, or by the same in all.
+    """Whether a column has whole numbers without a unit that increase, by one in most rows.
 
     Such are the numbers of experiments. A parameter would be in another order, or have replicates.
     """
+    if table.unit(name) or name.endswith((")", "]")):
+        return False
     numbers = [written(cell) for cell in table.cells(name)]
     digits = [int(n.digits) for n in numbers if n is not None and n.digits.isdigit() and not (n.unit or n.sign)]
     if len(digits) < max(3, len(table.rows)):
         return False
     steps = [after - before for before, after in pairwise(digits)]
-    return all(step > 0 for step in steps) and (2 * steps.count(1) > len(steps) or len(set(steps)) == 1)
+    return all(step > 0 for step in steps) and 2 * steps.count(1) > len(steps)
 
 
 def _repeats(table: Table, name: str, outcome: str) -> bool:
@@ -272,15 +276,25 @@ def _repeats(table: Table, name: str, outcome: str) -> bool:
     return len(pairs) > LEVELS and max(abs(a - b) for a, b in pairs) < 0.1 * spread
 
 
-def _check_sides(results: Table, outcomes: Sequence[str], reasons: Mapping[str, str], options: ColumnOptions) -> None:
-    """Raise ``TableError`` where columns on both sides of an outcome may be parameters, as a second outcome would."""
+def _is_remark(cells: Sequence[str]) -> bool:
+    return "" in cells and all(written(cell) is None for cell in cells)
+
+
+def _check_sides(results: Table, outcomes: Sequence[str], reasons: dict[str, str], options: ColumnOptions) -> None:
+    """Leave out remarks behind the outcome.
+
+    Raise ``TableError`` where columns on both sides of it may be parameters, as a second outcome would.
+    """
     place = min(results.names.index(name) for name in outcomes)
     unclear = [name for name in results.names if name not in {*outcomes, *reasons, *options.conditions}]
     left = [name for name in unclear if results.names.index(name) < place]
     right = [name for name in unclear if results.names.index(name) > place and name not in options.named]
+    for name in [name for name in right if _is_remark(results.cells(name))]:
+        reasons[name] = "texts, blank in some rows"
+        right.remove(name)
     if left and right:
         name, target = right[0], outcomes[0]
-        hint = f"--ignore {name}, or take it with --parameters {','.join([*left, name])}"
+        hint = f"--ignore {word(name)}, or take it with --parameters {word(','.join([*left, name]))}"
         raise TableError(f"{results.path}: {name!r} stands behind {target!r} and may be an outcome, too; say {hint}.")
 
 
@@ -299,9 +313,9 @@ def spellings(columns: Sequence[Column]) -> list[str]:
 def names_in(words: Sequence[str], tables: Sequence[Table]) -> list[str]:
     """Columns that an option lists, each a word, or several with commas; raises ``TableError``."""
     found = []
-    for word in words:
-        whole = any(named(word, table.names) for table in tables)
-        for name in [word] if whole else [part.strip() for part in word.split(",") if part.strip()]:
+    for listed in words:
+        whole = any(named(listed, table.names) for table in tables)
+        for name in [listed] if whole else [part.strip() for part in listed.split(",") if part.strip()]:
             where = next((table for table in tables if named(name, table.names)), tables[0])
             found.append(where.find(name))
     return found

@@ -102,6 +102,10 @@ class ConditionedSpace:
         self.seen.rows(name, Z if name == "X" else Z.where(Z.isfinite(), self.seen.bounds[0]))
         return x
 
+    def feasible(self, x: Tensor) -> Tensor:
+        """Which designs fulfil the constraints, ``k`` bool."""
+        return self.designs.feasible(x[:, self.design_columns])
+
     def encode(self, x: Tensor) -> Tensor:
         """Coordinates ``k x D``, the conditions last."""
         return torch.cat([self.encode_designs(x), self.seen.encode(x[:, self.condition_columns])], -1)

@@ -136,6 +136,10 @@ class SearchSpace:
         inside = bool(((self.bounds[0] <= x) & (x <= self.bounds[1])).all())
         return fixed and inside and self._excess(x[0], WEIGHED) == 0.0
 
+    def feasible(self, x: Tensor) -> Tensor:
+        """Which designs ``k x d`` fulfil the constraints, up to errors of weighing, ``k`` bool."""
+        return torch.tensor([self._excess(one, WEIGHED) == 0.0 for one in x], dtype=torch.bool)
+
     def encode(self, x: Tensor) -> Tensor:
         """Coordinates ``k x D`` of designs ``k x d``."""
         return _one_hot(self._scaled(x), {i: len(v) for i, v in self.categorical.items()})

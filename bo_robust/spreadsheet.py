@@ -79,7 +79,9 @@ def designs_to_print(campaign: Campaign, found: Suggestion) -> tuple[list[list[s
     notes = []
     if len(kept) < campaign.options.n:
         what = "recipe of the list" if listed is not None else "design of these steps and levels"
-        notes.append(f"{len(kept)} of {campaign.options.n} designs: every other {what} is measured, pending or failed.")
+        out = "" if listed is not None else " --bounds, --levels or --continuous allow others."
+        line = f"{len(kept)} of {campaign.options.n} designs: every other {what} is measured, pending or failed.{out}"
+        notes.append(line)
     names = [column.title for column in columns]
     if listed is None:
         # A second reading is of the design as the file has it, not as it is rounded.
@@ -130,10 +132,14 @@ def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
         name, rows, goal = campaign.outcomes[j], _rows_of(campaign, j), j < len(campaign.objectives)
         cells, numbers = campaign.results.cells(name), campaign.results.lines
         if not model.outcome_scale.is_identity:
+            # The model sees an objective that is minimized with its sign turned.
+            turned = goal and not campaign.maximize[j]
+            scale = model.outcome_scale._replace(sign=-model.outcome_scale.sign) if turned else model.outcome_scale
             lines.append(
-                f"{name} is modeled on a scale of its own ({model.outcome_scale}), on which factors count more than "
-                "differences; --outcome-scale none models the readings as they are."
+                f"{name} is modeled on a scale of its own ({scale}), on which factors count more than differences; "
+                "--outcome-scale none models the readings as they are."
             )
+        replicates = model.replicate_mask()
         for place in (~model.inlier_mask).nonzero().flatten().tolist():
             at = campaign.read[rows[place]]
             others = f"{float(found.expected[rows[place], j]):.4g}, which the others predict" if goal else ""
@@ -141,8 +147,14 @@ def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
                 f"{abs(float(model.loo_zscore[place])):.3g} standard deviations from {others or 'what others predict'}"
             )
             what = off if model.within_limits()[place] else "beyond the limits"
-            lines.append(f"Row {numbers[at]} looks wrong: {name} = {cells[at]} is {what}.")
-        twice = model.replicate_mask().any(1)
+            same = (replicates[place] & model.inlier_mask).nonzero().flatten().tolist()
+            other = (
+                f" Row {numbers[campaign.read[rows[same[0]]]]} repeats its design; a third reading decides."
+                if same
+                else ""
+            )
+            lines.append(f"Row {numbers[at]} looks wrong: {name} = {cells[at]} is {what}.{other}")
+        twice = replicates.any(1)
         for place in model.held_on_good_side(maximize=goal).nonzero().flatten().tolist():
             at = campaign.read[rows[place]]
             then = (
@@ -160,7 +172,7 @@ def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
 def _recommended(found: Suggestion, campaign: Campaign) -> list[str]:
     """Lines about the design to use now."""
     if found.best is None:
-        return ["No design can be recommended yet."]
+        return _none_yet(campaign)
     columns, row = campaign.columns, campaign.read[found.best]
     design = ", ".join(f"{c.name} = {campaign.results.cells(c.name)[row]}" for c in columns if not c.observed)
     low, high = found.interval
@@ -173,13 +185,18 @@ def _recommended(found: Suggestion, campaign: Campaign) -> list[str]:
     return [line, f"It lies outside the range that was given for {', '.join(beyond)}."] if beyond else [line]
 
 
+def _none_yet(campaign: Campaign) -> list[str]:
+    some = campaign.keeps_limits.any()
+    return [f"No design {'can be recommended yet' if some else 'that was measured keeps the limits of designs'}."]
+
+
 def _front(found: Suggestion, campaign: Campaign) -> list[str]:
     """Lines of measured designs that no other is expected to beat in all objectives, of readings that look right."""
     signs = torch.tensor(campaign.maximize, dtype=torch.float64) * 2.0 - 1.0
-    keeps = torch.from_numpy(~(campaign.C > 0.0).any(-1)) if campaign.required else torch.ones_like(found.outliers)
+    keeps = torch.from_numpy(campaign.keeps_limits & ~(campaign.C > 0.0).any(-1))
     may = (keeps & ~found.outliers & ~found.held).nonzero().flatten()
     if len(may) == 0:
-        return ["No design can be recommended yet."]
+        return _none_yet(campaign)
     front = may[is_non_dominated(signs * found.expected[may])].tolist()
     lines = ["Best compromises now (no other design is expected to be better in all):"]
     for row in sorted(front, key=lambda i: -float(signs[0] * found.expected[i, 0])):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bo_robust.cells import SPACES, TableError, Written, decimal_marks, is_pending, other, written
+from bo_robust.cells import SPACES, TableError, Written, decimal_marks, is_pending, other, word, written
 from bo_robust.utils.specs import nearest
 
 OTHER_FILES = (".json", ".jsonl", ".numbers", ".ods", ".parquet", ".pdf", ".xls")
@@ -72,7 +72,7 @@ class Table:
         if len(units) > 1:
             i, k = sorted(units.values())[:2]
             cells = f"{self.cells(name)[k]!r} has another unit than {self.cells(name)[i]!r} in row {self.lines[i]}"
-            hint = f"write one unit, or none, or name the column with --categorical {name}"
+            hint = f"write one unit, or none; --categorical {word(name)} takes the cells of a parameter as they are"
             raise TableError(f"{self.where(k, name)}: {cells}; {hint}.")
         groups = {n.decimal for n in numbers if n is not None and n.has_groups}
         return [None if n is None else n.value(self._decimal_of(n, i, name, groups)) for i, n in enumerate(numbers)]

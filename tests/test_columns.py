@@ -54,12 +54,20 @@ def with_column(name, cells, rows=ROWS, place=0):
 
 
 @pytest.mark.parametrize(
+    ("name", "cells"), [("heat", range(60, 140, 10)), ("heat (°C)", range(21, 29)), ("speed", range(65, 105, 5))]
+)
+def test_a_parameter_that_rises_row_by_row_is_one(campaign, name, cells):
+    assert name in names(campaign(with_column(name, cells)))
+
+
+@pytest.mark.parametrize(
     ("name", "cells", "reason"),
     [
         ("exp", range(1, 9), "counts the rows"),
         ("exp", range(112, 120), "counts the rows"),
         ("exp", [1, 2, 3, 5, 6, 7, 8, 11], "counts the rows"),
-        ("exp", [100, 103, 106, 109, 112, 115, 118, 121], "counts the rows"),
+        ("exp", [100, 103, 106, 109, 112, 115, 118, 121], "names the rows"),
+        ("Versuch", [100, 103, 106, 109, 112, 115, 118, 121], "names the rows"),
         ("new_index", [1642, 299, 1680, 1633, 7, 12, 900, 35], "names the rows"),
         ("T", [f"{60 + i}-{65 + i} C" for i in range(8)], "ranges such as 60-65 C; write one number"),
         ("rep 1", [row[-1] + 0.1 for row in ROWS], "nearly the same as yield, so readings of it"),

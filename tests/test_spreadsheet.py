@@ -169,7 +169,7 @@ def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
 @pytest.mark.parametrize(
     ("change", "arguments", "message"),
     [
-        (lambda t: t[3].__setitem__(0, "6O"), (), r"row 5, column 'temperature': '6O' has another unit than '40.0'"),
+        (lambda t: t[3].__setitem__(0, "6O"), (), r"row 5, column 'temperature': '6O' is no number, but '40.0' may"),
         (lambda t: t[3].__setitem__(0, "O6"), (), r"row 5, column 'temperature': 'O6' is no number"),
         (lambda t: t[3].__setitem__(0, ""), (), r"row 5, column 'temperature' is blank"),
         (lambda t: t[3].__setitem__(2, "12,5"), (), ": write one decimal mark, or say"),
@@ -383,3 +383,44 @@ def test_ten_thousand_candidates(write, capsys):
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 2
+
+
+def test_the_design_to_use_keeps_the_limits(write, capsys):
+    """Best is 70 and 8; what is recommended and proposed keeps the inequality, however good others were."""
+    table = [
+        [t, m, round(60.0 - 0.02 * (t - 70) ** 2 - 0.8 * (m - 8) ** 2, 1)] for t in (30, 50, 70, 90) for m in (1, 4, 8)
+    ]
+    path = write(table, header=["temp", "time", "yield"])
+    assert call(path, "--where", "temp + time <= 60") == 0
+    out, err = capsys.readouterr()
+    temp, time = map(float, re.search(r"row \d+ \(temp = (\d+), time = (\d+)\)", err).groups())
+    assert temp + time == 58.0
+    assert sum(map(float, out.splitlines()[1].split(","))) <= 60.0
+    assert call(path, "--where", "temp + time <= 20", "--bounds", "temp=10:90") == 0
+    assert "No design that was measured keeps the limits of designs." in capsys.readouterr().err
+
+
+def test_a_replicate_that_disagrees_is_named(write, capsys):
+    table = [*rows(20), [*rows(20)[6][:2], 1.5]]
+    assert call(write(table)) == 0
+    assert re.search(
+        r"Row 22 looks wrong: .* Row 8 repeats its design; a third reading decides\.", capsys.readouterr().err
+    )
+
+
+def test_remarks_behind_the_outcome_are_left_out(write, capsys):
+    header = ["temp (°C)", "solvent", "yield", "remark"]
+    table = [[*row, "hazy" if i == 2 else "dark, filtered" if i % 2 else ""] for i, row in enumerate(rows())]
+    assert call(write(table, header=header)) == 0
+    assert "remark (texts, blank in some rows)" in capsys.readouterr().err
+    table = [[*row, f"{i % 3}"] for i, row in enumerate(rows())]
+    assert call(write(table, header=header)) == 2
+    assert '--ignore remark, or take it with --parameters "temp (°C),solvent,remark"' in capsys.readouterr().err
+
+
+def test_a_minimized_outcome_has_a_scale_of_its_own_sign(write, capsys):
+    table = [
+        [t, round(float(np.exp(0.08 * t + 0.3 * (i % 3))), 2)] for i, t in enumerate((*range(20, 80, 5), 30, 50, 70))
+    ]
+    assert main([write(table, header=["temp", "cost"]), "--minimize", "cost"]) == 0
+    assert "cost is modeled on a scale of its own (logarithm), on" in capsys.readouterr().err

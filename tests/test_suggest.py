@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -29,6 +30,21 @@ def explore(X, rounds, outcome=f, **options):
     for _ in range(rounds):
         X = torch.cat([X, suggest(X, outcome(X), **options, **SEARCH).X])
     return X
+
+
+def test_what_breaks_the_constraints_is_not_to_be_improved_on():
+    """The best readings lie beyond the constraint: were they to be improved on, no design would look better."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform([20, 1], [100, 10], (14, 2))
+
+    def f(x):
+        return 60.0 - 0.02 * (x[..., 0] - 70.0) ** 2 - 0.8 * (x[..., 1] - 6.0) ** 2
+
+    limit = {"bounds": [[20, 1], [100, 10]], "inequality_constraints": [([0, 1], [-1.0, -1.0], -60.0)]}
+    for seed in range(3):
+        found = suggest(X, f(X) + rng.normal(0.0, 0.5, 14), **limit, seed=seed)
+        assert f(found.X.numpy())[0] > 45.0
+        assert X[found.best].sum() <= 60.0
 
 
 def test_the_optimum_is_found_beside_an_outlier():
