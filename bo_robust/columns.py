@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from bo_robust.cells import FAILED, TableError, is_date, is_pending, word, written
+from bo_robust.models.outlier_prior import OutlierPrior
 from bo_robust.table import Table, named
 
 LEVELS = 3  # a column of so few values has levels of a plan, from which no step follows
@@ -267,13 +268,18 @@ def _counts_rows(table: Table, name: str) -> bool:
 
 
 def _repeats(table: Table, name: str, outcome: str) -> bool:
-    """Whether a column repeats an outcome to a tenth of its range, as the single readings of a mean do."""
+    """Whether a column repeats an outcome to a tenth of its range, as the single readings of a mean do.
+
+    As many rows as are expected to be wrong may differ.
+    """
     read = list(zip(table.numbers(name), table.numbers(outcome), strict=True))
     mark = table.mark
     both = [(a, b) for a, b in read if a is not None and b is not None]
     pairs = [(a.value(mark), b.value(mark)) for a, b in both if {a.decimal, b.decimal} <= {"", "?", mark}]
-    spread = max((b for _, b in pairs), default=0.0) - min((b for _, b in pairs), default=0.0)
-    return len(pairs) > LEVELS and max(abs(a - b) for a, b in pairs) < 0.1 * spread
+    pairs.sort(key=lambda pair: abs(pair[0] - pair[1]))
+    right = pairs[: len(pairs) - math.ceil(OutlierPrior().share * len(pairs))]
+    spread = max((b for _, b in right), default=0.0) - min((b for _, b in right), default=0.0)
+    return len(right) > LEVELS and abs(right[-1][0] - right[-1][1]) < 0.1 * spread
 
 
 def _is_remark(cells: Sequence[str]) -> bool:

@@ -71,6 +71,7 @@ def test_a_parameter_that_rises_row_by_row_is_one(campaign, name, cells):
         ("new_index", [1642, 299, 1680, 1633, 7, 12, 900, 35], "names the rows"),
         ("T", [f"{60 + i}-{65 + i} C" for i in range(8)], "ranges such as 60-65 C; write one number"),
         ("rep 1", [row[-1] + 0.1 for row in ROWS], "nearly the same as yield, so readings of it"),
+        ("rep 2", [row[-1] + (400.0 if i == 3 else 0.1) for i, row in enumerate(ROWS)], "nearly the same as yield"),
         ("ID", [1642, 299, 1680, 1633, 7, 12, 900, 35], "names the rows"),
         ("date", ["2026-03-03"] * 4 + ["2026-03-04"] * 4, "dates"),
         ("date", ["03.11.2026"] * 4 + ["04.11.2026"] * 4, "dates"),
