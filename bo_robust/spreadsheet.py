@@ -112,7 +112,8 @@ def _about(found: Suggestion, campaign: Campaign) -> list[str]:
         return ["No reading yet: these are first designs."]
     lines = _about_readings(found, campaign)
     if not (found.outliers | found.held).any():
-        lines.append("No reading looks wrong.")
+        few = len(campaign.read) <= 2 * len(campaign.columns) + 2  # where the search begins
+        lines.append(f"No reading looks wrong.{' Among so few, a wrong one may pass.' if few else ''}")
     alone = [list(campaign.X[campaign.read[row]]) for row in found.held.nonzero().flatten().tolist()]
     for x in found.X[found.replicate].tolist():
         design = ", ".join(f"{c.name} = {c.decode(v)}" for c, v in zip(campaign.columns, x, strict=True))

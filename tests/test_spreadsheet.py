@@ -400,6 +400,12 @@ def test_the_design_to_use_keeps_the_limits(write, capsys):
     assert "No design that was measured keeps the limits of designs." in capsys.readouterr().err
 
 
+def test_few_readings_do_not_tell(write, capsys):
+    for n, said in ((6, True), (16, False)):
+        assert call(write(rows(n))) == 0
+        assert ("No reading looks wrong. Among so few, a wrong one may pass." in capsys.readouterr().err) == said
+
+
 def test_a_replicate_that_disagrees_is_named(write, capsys):
     table = [*rows(20), [*rows(20)[6][:2], 1.5]]
     assert call(write(table)) == 0
