@@ -158,6 +158,9 @@ def _columns(path: Path | str, kept: Lines, header: int, notes: list[str]) -> tu
     while width > 2 and len(kept) > header + 1 and _is_note(kept[-1][1]):
         notes.append(f"Row {kept[-1][0]} is a note below the table, and is not read.")
         kept = kept[:-1]
+    while len(kept) > header + 2 and _is_summary(kept[-1][1], [row for _, row in kept[header + 1 : -1]]):
+        notes.append(f"Row {kept[-1][0]} sums up what is above, and is not read.")
+        kept = kept[:-1]
     rows = [(row + [""] * width)[:width] for _, row in kept]
     used = [i for i, name in enumerate(rows[header]) if name or any(row[i] for row in rows[header + 1 :])]
     named_rows = [(line, [row[i] for i in used]) for (line, _), row in zip(kept, rows, strict=True)]
@@ -201,6 +204,18 @@ def _is_note(row: Sequence[str]) -> bool:
     """Whether a row has one cell, a text."""
     filled = [cell for cell in row if cell]
     return len(filled) == 1 and written(filled[0]) is None
+
+
+def _is_summary(row: Sequence[str], above: Sequence[Sequence[str]]) -> bool:
+    """Whether a row has two cells, one of them a text where the rows above have numbers, such as "mean" and 51.2."""
+    filled = [(i, cell) for i, cell in enumerate(row) if cell]
+    if len(filled) != 2:
+        return False
+    columns = {i: [other[i] for other in above if i < len(other) and other[i]] for i, _ in filled}
+    return any(
+        written(cell) is None and not is_pending(cell) and columns[i] and all(written(one) for one in columns[i])
+        for i, cell in filled
+    )
 
 
 def _is_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:

@@ -53,6 +53,15 @@ def with_column(name, cells, rows=ROWS, place=0):
     return text(made, [*NAMES[:place], name, *NAMES[place:]])
 
 
+def test_rows_that_sum_up_are_not_read(campaign):
+    """Spreadsheets have them below, a blank row between."""
+    read = campaign(text([*ROWS, [""] * 4, ["", "", "mean", 51.2], ["max", "", "", 80]]))
+    assert len(read.read) == len(ROWS)
+    assert sum("sums up what is above" in line for line in read.introduction()) == 2
+    with pytest.raises(TableError, match="is blank: every design needs a value"):
+        campaign(text([*ROWS, [70, "", "", ""]]))
+
+
 @pytest.mark.parametrize(
     ("name", "cells"), [("heat", range(60, 140, 10)), ("heat (°C)", range(21, 29)), ("speed", range(65, 105, 5))]
 )
