@@ -39,6 +39,7 @@ ARMS = 1000
 TGP_TRIALS = (20, 128)
 HE_TRIALS = 64
 STARTS, CONDITIONS = 4096, 256
+LNSO_STARTS = 8
 ATA_ARMS, ATA_TRIALS, ATA_ROUNDS = 100, 20, 20_000
 SINGLE_ARMS = (1000, 4000, 16_000, 64_000)
 ROBUST_READINGS = (100, 500, 1000)
@@ -271,8 +272,9 @@ def _v_ucb(starts: int, conditions: int, device: torch.device) -> Callable[[], t
     return work
 
 
-def _v_ucb_arms(device: torch.device, horizon: int, trials: int = TGP_TRIALS[0]) -> Callable[[], Tensor]:
+def _v_ucb_arms(device: torch.device, horizon: int, trials: int | None = None) -> Callable[[], Tensor]:
     """V-UCB over 1,000 pairs of 100 designs and 10 conditions, in 20 trials."""
+    trials = TGP_TRIALS[0] if trials is None else trials
     kernel, f = _grid(ARMS, trials, 0.1, device)
     noise = torch.zeros(horizon, trials, dtype=torch.float64, device=device)
     return partial(run_rounds, VUCB(FiniteWidth(ARMS, 0.1), 0.3, 10), kernel, 0.1, f, noise)
@@ -319,7 +321,7 @@ def measure_v_ucb(bench: Bench, targets: list[Target]) -> None:
     detail = {"gpu_ms": gpu_ms, "cpu_ms": 1e3 * cpu_s, "starts": starts}
     bench.report(targets[0], 1e3 * cpu_s / gpu_ms, detail)
     bench.compare("v_ucb_20x1000", _v_ucb_arms, bench.full(200), _part_of_v_ucb_arms)
-    bench.over_cpu("lnso", _lnso, 8)
+    bench.over_cpu("lnso", _lnso, LNSO_STARTS)
 
 
 def check_botorch(device: torch.device) -> None:

@@ -25,6 +25,7 @@ __all__ = ["COMPARED", "CORES", "Bench", "Mismatch", "Target", "cpu_path", "requ
 # The rows of a workload that CPU and GPU run, and their units.
 COMPARED = (("cpu_over_gpu", "x, the CPU"), ("launches", "a round"))
 CORES = len(os.sched_getaffinity(0))
+PROCESS_SECONDS = 120.0  # after which processes count as lost
 CUT_SECONDS = {True: 8.0, False: 15.0}  # of a quick run or another; what runs longer is cut off
 Workload = Callable[[torch.device, int], Callable[[], Any]]  # of a device and a size, such as rounds
 Share = Callable[[int, int], Callable[[], Any]]  # of a number of parts and a size: one part of the trials, on the CPU
@@ -161,7 +162,8 @@ def process_seconds(share: Share, size: int) -> float:
     spawn = multiprocessing.get_context("spawn")
     ready = spawn.Barrier(CORES)
     with spawn.Pool(CORES, _wait_at, (ready,)) as pool:
-        return max(pool.starmap(_seconds_of, [(share, CORES, size)] * CORES, chunksize=1))
+        given = [(share, CORES, size)] * CORES
+        return max(pool.starmap_async(_seconds_of, given, chunksize=1).get(PROCESS_SECONDS))
 
 
 def _wait_at(barrier: Any) -> None:
@@ -174,7 +176,7 @@ def _seconds_of(share: Share, parts: int, size: int) -> float:
     with threads(1):
         work = share(parts, size)
         work()
-        _ready.wait()
+        _ready.wait(PROCESS_SECONDS)
         return stats.seconds(work)
 
 

@@ -31,8 +31,10 @@ def substitute(monkeypatch):
     monkeypatch.setattr(Bench, "milliseconds", milliseconds)
     monkeypatch.setattr(Bench, "full", lambda self, rounds: min(rounds, 15))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    # No processes: each takes the seconds of an import.
+    monkeypatch.setattr(gpu_common, "process_seconds", lambda share, size: gpu_common.stats.seconds(share(1, size)))
     sizes = {"MANY_ARMS": 5000, "ARMS": 40, "TGP_TRIALS": (2, 3), "ATA_TRIALS": 3, "HE_TRIALS": 2, "STARTS": 24}
-    sizes |= {"SINGLE_ARMS": (50, 60), "ROBUST_READINGS": (20,), "CONDITIONS": 8, "MODEL_READINGS": 6}
+    sizes |= {"LNSO_STARTS": 1, "SINGLE_ARMS": (50, 60), "ROBUST_READINGS": (20,), "CONDITIONS": 8, "MODEL_READINGS": 6}
     for name, value in sizes.items():
         monkeypatch.setattr(gpu_algorithms, name, value)
     return Bench(CPU, quick=False)
@@ -72,6 +74,11 @@ def test_what_measures_runs_and_reports_its_targets(name, substitute):
         row = rows[target.name]
         assert row["value"] > 0
         assert row["met"] is not None
+
+
+@pytest.mark.slow
+def test_a_process_per_core_runs_a_part():
+    assert 0.0 < gpu_common.process_seconds(gpu_algorithms._part_of_tgp, 5) < 10.0
 
 
 @pytest.mark.parametrize("name", ["exact", "bbkb", "he"])
