@@ -207,9 +207,10 @@ def _is_note(row: Sequence[str]) -> bool:
 
 
 def _is_summary(row: Sequence[str], above: Sequence[Sequence[str]]) -> bool:
-    """Whether a row has two cells, fewer than all above, one a text where these have numbers, as "mean" and 51.2."""
+    """Whether a row has two cells, fewer than those above, one a text where these have numbers, as "mean" and 51.2."""
     filled = [(i, cell) for i, cell in enumerate(row) if cell]
-    if len(filled) != 2 or any(sum(map(bool, other)) <= 2 for other in above):
+    short = [other for other in above if sum(map(bool, other)) <= 2]
+    if len(filled) != 2 or 2 * len(short) > len(above):
         return False
     columns = {i: [other[i] for other in above if i < len(other) and other[i]] for i, _ in filled}
     return any(
