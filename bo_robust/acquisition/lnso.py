@@ -250,7 +250,7 @@ def climb(
     sample = u(box_x, environment.z[:: max(1, len(environment.z) // SCALE_POINTS)])
     # Networks see u in units of its spread over the box; a constant u has none.
     shift, scale = sample.mean(), sample.std().clamp_min(torch.finfo(sample.dtype).tiny)
-    x = (starts - low) / (high - low)  # from here on lengths are fractions of the box
+    x = ((starts - low) / (high - low)).detach()  # from here on lengths are fractions of the box
     center, networks = x.clone(), _first_networks(s, d, generator, x)
     inputs, targets = x.new_empty(fit_steps, s, num_x, d + 1), x.new_empty(fit_steps, s, num_x, num_z)
 
