@@ -8,10 +8,15 @@ from bo_robust import ops
 
 
 @pytest.fixture(autouse=True)
-def forget():
-    ops.triton_is_available.cache_clear()
+def forget(monkeypatch):
+    """Also that CUDA is simulated, for which ops are forced to be naive."""
+    monkeypatch.delenv("BO_ROBUST_OPS", raising=False)
+    asked = (ops.triton_is_available, ops.ops_forced_naive)
+    for answer in asked:
+        answer.cache_clear()
     yield
-    ops.triton_is_available.cache_clear()
+    for answer in asked:
+        answer.cache_clear()
 
 
 @pytest.fixture
