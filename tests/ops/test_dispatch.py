@@ -5,11 +5,13 @@ import pytest
 import torch
 
 from bo_robust import ops
+from bo_robust.utils import linalg
 
 
 @pytest.fixture(autouse=True)
 def forget(monkeypatch):
     """Also that CUDA is simulated, for which ops are forced to be naive."""
+    monkeypatch.setattr(linalg, "simulated", False)
     monkeypatch.delenv("BO_ROBUST_OPS", raising=False)
     asked = (ops.triton_is_available, ops.ops_forced_naive)
     for answer in asked:
