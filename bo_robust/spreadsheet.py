@@ -183,7 +183,10 @@ def _recommended(found: Suggestion, campaign: Campaign) -> list[str]:
         f"{found.mean:.4g} (95 % from {low:.4g} to {high:.4g})."
     )
     beyond = [c.title for c, v in zip(columns, campaign.X[row], strict=True) if not (c.observed or c.holds(v))]
-    return [line, f"It lies outside the range that was given for {', '.join(beyond)}."] if beyond else [line]
+    lines = [line, f"It lies outside the range that was given for {', '.join(beyond)}."] if beyond else [line]
+    if broken := int((~campaign.keeps_limits).sum()):
+        lines.append(f"Not to be recommended: {broken} designs that were read, which break the limits of designs.")
+    return lines
 
 
 def _none_yet(campaign: Campaign) -> list[str]:

@@ -395,6 +395,7 @@ def test_the_design_to_use_keeps_the_limits(write, capsys):
     out, err = capsys.readouterr()
     temp, time = map(float, re.search(r"row \d+ \(temp = (\d+), time = (\d+)\)", err).groups())
     assert temp + time == 58.0
+    assert "Not to be recommended: 6 designs that were read, which break the limits of designs." in err
     assert sum(map(float, out.splitlines()[1].split(","))) <= 60.0
     assert call(path, "--where", "temp + time <= 20", "--bounds", "temp=10:90") == 0
     assert "No design that was measured keeps the limits of designs." in capsys.readouterr().err

@@ -224,7 +224,7 @@ class OutlierSearch:
                 if inliers.tobytes() in visited:
                     break
                 theta = self._fit_theta(inliers)
-                gp = self._conditioned(theta, inliers)
+                gp = self._gp(theta, inliers)
                 visited[inliers.tobytes()] = self._objective(gp), theta, inliers
                 inliers = self._climb(gp)
         _, theta, best = max(visited.values(), key=lambda visit: visit[0])
@@ -246,18 +246,14 @@ class OutlierSearch:
             first[: len(known_inliers)] &= known_inliers
             if len(known_inliers) == len(first):
                 return self._result(theta, first, maximize=maximize)
-        sets = [
-            every,
-            first,
-            *(self._climb(self._conditioned(theta, start)) for start in (first, *self._initial_sets())),
-        ]
-        best = max(sets, key=lambda rows: self._objective(self._conditioned(theta, rows)))
+        sets = [every, first, *(self._climb(self._gp(theta, start)) for start in (first, *self._initial_sets()))]
+        best = max(sets, key=lambda rows: self._objective(self._gp(theta, rows)))
         return self._result(theta, *self._with_deviations(theta, best), maximize)
 
     def _with_deviations(self, theta: Array, inliers: Rows) -> tuple[Rows, list[LocalDeviation]]:
         """The inliers, and the local deviations that at least two former outliers share, the likeliest first."""
         deviations: list[LocalDeviation] = []
-        gp = self._conditioned(theta, inliers)
+        gp = self._gp(theta, inliers)
         while len(deviations) < self.prior.max_deviations:
             rows = np.flatnonzero(~gp.inliers)
             centers = rows[np.abs(gp.weights[rows]).argsort(kind="stable")[::-1][:CENTERS]]
@@ -269,10 +265,10 @@ class OutlierSearch:
             together = gp.inliers.copy()
             together[list(likeliest.rows)] = True
             together[list(likeliest.contradicting)] = False
-            gp = self._conditioned(theta, together, deviations, gp.units)
+            gp = self._gp(theta, together, deviations, gp.units)
             self._climb(gp)
         if deviations:
-            gp = self._conditioned(theta, gp.inliers, deviations)  # in units of the inliers that there are now
+            gp = self._gp(theta, gp.inliers, deviations)  # in units of the inliers that there are now
             self._climb(gp)
             rest = np.flatnonzero(self.domain & ~gp.inliers)
             if gp.with_rows(rest)[1] + self.prior.evidence_required > self._outlier_terms(gp.inliers):
@@ -303,7 +299,7 @@ class OutlierSearch:
         scale = max(spread / units.scale, 1.0) if self._standardized else min(spread, 1.0)
         return np.asarray(np.maximum(self.prior.noise * scale, self._rounding / units.scale) ** 2)
 
-    def _conditioned(
+    def _gp(
         self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = (), units: Units | None = None
     ) -> ConditionedGP:
         """The GP given these rows, with these local deviations; by default in the units of the inliers."""
@@ -361,7 +357,7 @@ class OutlierSearch:
     def _result(
         self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = (), maximize: bool | None = None
     ) -> OutlierDetection:
-        gp = self._conditioned(theta, inliers, deviations)
+        gp = self._gp(theta, inliers, deviations)
         residual, variance = gp.loo_residuals()
         zscore = residual / np.sqrt(variance)
         margin = -0.5 * (gp.log_norm + np.log(variance)) - self._next_price(gp)
@@ -395,7 +391,7 @@ class OutlierSearch:
             pair = self._replicates[row] | (np.arange(len(inliers)) == row)
             rest = inliers & ~pair
             if pair.sum() == 2 and np.all(inliers[pair]) and rest.sum() >= self.prior.min_observations:
-                gp = self._conditioned(self._fit_theta(rest), rest)
+                gp = self._gp(self._fit_theta(rest), rest)
                 price = self._odds[len(inliers) - inliers.sum()] + self._log_p0
                 by_replicate_only |= pair & (gp.log_densities() < price)
         return by_replicate_only
