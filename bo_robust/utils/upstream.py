@@ -7,7 +7,6 @@ upstream then would no longer call after a renaming. ``.ci/private_names.py`` co
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
@@ -30,8 +29,6 @@ USED = (
     "botorch.posteriors.transformed:TransformedPosterior._mean_transform",
     "botorch.posteriors.transformed:TransformedPosterior._posterior",
     "botorch.posteriors.transformed:TransformedPosterior._variance_transform",
-    "botorch.sampling.pathwise.features.generators:GenKernelFeatures",
-    "botorch.utils.dispatcher:Dispatcher.funcs",
     "botorch.utils.types:_DefaultType",
     "gpytorch.models.exact_gp:ExactGP.prediction_strategy",
     "gpytorch.models.exact_prediction_strategies:DefaultPredictionStrategy",
@@ -76,13 +73,6 @@ def register_input_constructor(acquisition: type[Any], constructor: Callable[...
 
     if acquisition not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:
         acqf_input_constructor(acquisition)(constructor)
-
-
-def register_kernel_features(kernel: type[Any], features: Callable[..., Any]) -> None:
-    """Let ``draw_matheron_paths`` draw from a kernel by random features, if its module was imported."""
-    generators = sys.modules.get("botorch.sampling.pathwise.features.generators")
-    if generators is not None and (kernel,) not in generators.GenKernelFeatures.funcs:
-        generators.GenKernelFeatures.register(kernel)(features)
 
 
 def check_tensor_args(X: Tensor, Y: Tensor) -> None:
