@@ -38,10 +38,17 @@ class Measure(NamedTuple):
     form: str
 
 
+def _log10_regret(trial: pd.DataFrame, of_round: int = -1) -> float:
+    return float(log_regret(trial["regret"].iloc[of_round]))
+
+
+AVERAGE, BEST, LATE, EARLY, SECONDS = "average_regret", "best_queried", "log10_regret", "log10_regret_20", "seconds"
 MEASURES = {
-    "average_regret": Measure(lambda trial: float(trial["regret"].mean()), 0.1, 0.0, ".3g"),
-    "best_queried": Measure(lambda trial: float(trial["regret"].min()), 0.1, 0.0, ".3g"),
-    "log10_regret": Measure(lambda trial: float(log_regret(trial["regret"].iloc[-1])), 0.0, 0.3, ".2f"),
+    AVERAGE: Measure(lambda trial: float(trial["regret"].mean()), 0.1, 0.0, ".3g"),
+    BEST: Measure(lambda trial: float(trial["regret"].min()), 0.1, 0.0, ".3g"),
+    LATE: Measure(_log10_regret, 0.0, 0.3, ".2f"),
+    EARLY: Measure(lambda trial: _log10_regret(trial, 20), 0.0, 0.3, ".2f"),
+    SECONDS: Measure(lambda trial: float(trial["seconds"].iloc[1:].median()), 0.1, 0.0, ".2g"),  # to choose a point
 }
 
 
@@ -59,7 +66,7 @@ class Claim:
     config: str
     panel: int = 0
     pairs: tuple[str, ...] = ()
-    measure: str = "average_regret"
+    measure: str = AVERAGE
     check: Callable[[RunConfig, int, Path], Verdict] | None = None
 
     def compared(self) -> list[tuple[str, str, str]]:
@@ -140,14 +147,13 @@ def heavy(panel: str, config: str, *ours: str) -> list[Claim]:
 def risk(figure: str, config: str, text: str, *pairs: str, names: Sequence[str] = ("",)) -> list[Claim]:
     """Claims about log10 regret of the value at risk, one a panel."""
     return [
-        Claim(VAR, figure, f"{name}{text}", f"value_at_risk/{config}", i, pairs, "log10_regret")
-        for i, name in enumerate(names)
+        Claim(VAR, figure, f"{name}{text}", f"value_at_risk/{config}", i, pairs, LATE) for i, name in enumerate(names)
     ]
 
 
 def unknown(letter: str, config: str, ours: str, *others: str) -> list[Claim]:
     """The claim about a panel of Fig. 2, in cumulative regret and in the paper's simple regret."""
-    measures = (("average_regret", "cumulative regret"), ("best_queried", "best queried"))
+    measures = ((AVERAGE, "cumulative regret"), (BEST, "best queried"))
     return [
         Claim(
             HE,
@@ -192,6 +198,7 @@ CLAIMS = [
     *risk("4", "continuous", "V-UCB by LNSO below ρKG", "V-UCB-LNSO < RHO-KG-APX", names=FUNCTIONS),
     *risk("beside 3", "discrete", "V-UCB below BoTorch's MC-VaR (ours)", "V-UCB-PROB < MC-VAR", names=FUNCTIONS),
     *risk("beside 4", "continuous", "V-UCB below BoTorch's MC-VaR (ours)", "V-UCB, exact < MC-VAR", names=FUNCTIONS),
+    *risk("beside 4", "continuous", "exact V-UCB below ρKG (ours)", "V-UCB, exact < RHO-KG-APX", names=FUNCTIONS),
     *risk("5 (a)", "portfolio", "portfolio: V-UCB below ρKG", KG),
     *risk("5 (b)", "robot_pushing", "robot: V-UCB below ρKG, Prob and Unif level", KG, "V-UCB-PROB <= V-UCB-UNIF"),
     *unknown("a", "lengthscale", "HE-GP-UCB", "MLE-GP-UCB", "ExpectedUCB"),
@@ -217,14 +224,18 @@ def decide(relation: str, low: float, high: float, tolerance: float) -> str:
     return NO if low > 0.0 or -tolerance <= low <= high <= tolerance else OPEN
 
 
+def paired(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> tuple[pd.Series, pd.Series, float, float, float]:
+    """Both in the trials that they share, the mean of ours - theirs, and its 95 % interval."""
+    a, b = pd.Series(ours, dtype=float).align(pd.Series(theirs, dtype=float), join="inner")
+    difference, low, high = (float(x) for x in mean_interval((a - b).to_numpy(), 0.95))
+    return (a, b, difference, low, high) if len(a) > 1 else (a, b, difference, -math.inf, math.inf)
+
+
 def verdict(claim: Claim, regrets: Mapping[str, Mapping[Any, float]]) -> tuple[str, str, int]:
     """What the pairs of a claim show in the regrets of each method, by trial; the verdict; and in how many trials."""
     measure, shown, verdicts, trials = MEASURES[claim.measure], [], [], []
     for ours, relation, theirs in claim.compared():
-        a, b = pd.Series(regrets[ours]).align(pd.Series(regrets[theirs]), join="inner")
-        difference, low, high = (float(x) for x in mean_interval((a - b).to_numpy(), 0.95))
-        if len(a) == 1:
-            low, high = -math.inf, math.inf
+        a, b, difference, low, high = paired(regrets[ours], regrets[theirs])
         tolerance = max(measure.absolute, measure.share * abs(float(b.mean())), ROUNDING)
         found = decide(relation, low, high, tolerance)
         numbers = (f"{x + 0.0:{measure.form}}" for x in (a.mean(), b.mean(), difference, low, high))

@@ -8,13 +8,14 @@ As it is, the command takes few trials and ends within an hour on two cores. ``-
 then adds trials, with other seeds, to the panels and methods of claims that are open, until each is decided or has had
 ``--trials``. It writes the page ``docs/results/papers.md`` and what is in ``benchmarks/results/papers``. The same
 command after an interruption goes on with what is missing. Configurations that are named replace their own rows only;
-``--resume`` takes the trials of value at risk that ``papers.json`` has, whatever revision ran them.
+``--resume`` takes the trials of value at risk that the folder or ``papers.json`` has, whatever revision ran them.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import operator
 import os
 import shutil
 import time
@@ -25,7 +26,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from benchmarks.claims import CLAIMS, MEASURES, NO, OPEN, YES, Claim, verdict
+from benchmarks.claims import CLAIMS, EARLY, LATE, MEASURES, NO, OPEN, SECONDS, VAR, YES, Claim, paired, verdict
 from benchmarks.common import ROOT, environment, options
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import RunConfig, parse
@@ -43,8 +44,17 @@ PICTURES = {
 MOST_TRIALS = 40
 # Methods that no claim names, for the pictures.
 DRAWN = {"RANDOM"}
-# Settings of --full that differ from the configuration's: what takes seconds has more trials, what takes hours fewer
-# before its claims are looked at.
+# Of the table of differences.
+OURS = {"V-UCB-PROB": "V-UCB Prob", "V-UCB-LNSO": "V-UCB by LNSO", "V-UCB, exact": "V-UCB, exact"}
+OTHERS = {
+    "RHO-KG-APX": "ρKG",
+    "V-UCB-UNIF": "V-UCB Unif",
+    "MC-VAR": "MC-VaR",
+    "V-UCB, exact": "V-UCB, exact",
+    "RANDOM": "random",
+}
+# Settings of --full that differ from the configuration's: what takes seconds has more trials, what takes hours fewer at
+# a time, so that what is decided early runs no longer.
 FULL: dict[str, tuple[str, ...]] = {
     "unknown_hyperparameters/lengthscale": ("trials=1000",),
     "unknown_hyperparameters/period": ("trials=1000",),
@@ -92,7 +102,8 @@ class Runs:
         name: The configuration.
         folder: Of all runs.
         full: Whether the runs are those of the page.
-        stored: Parts of earlier runs, taken where ``folder`` has none.
+        stored: Parts of earlier runs, taken where ``folder`` has none. If there are any, what is finished in ``folder``
+            counts too, though another revision or configuration made it.
     """
 
     def __init__(self, name: str, folder: Path, full: bool = False, stored: Sequence[dict[str, Any]] = ()) -> None:
@@ -116,10 +127,12 @@ class Runs:
         before = json.loads(taken.read_text()) if taken.exists() else 0.0
         finished = (folder / "summary.json").exists()
         data_dir = Path(os.environ["BO_ROBUST_DATA"]) if "BO_ROBUST_DATA" in os.environ else None
-        try:
-            runs.start(config, folder, data_dir=data_dir, workers=workers, console=Console(stderr=True, width=110))
-        finally:
-            taken.write_text(json.dumps(before + (0.0 if finished else time.perf_counter() - start)))
+        if not (finished and self.stored):
+            console = Console(stderr=True, width=110)
+            try:
+                runs.start(config, folder, data_dir=data_dir, workers=workers, console=console)
+            finally:
+                taken.write_text(json.dumps(before + (0.0 if finished else time.perf_counter() - start)))
         self.parts.append(self._part(folder))
 
     def add_where_open(self, workers: int, most: int) -> bool:
@@ -134,7 +147,8 @@ class Runs:
         """Where and when a folder was made, and regrets by measure, panel and method, a list of trials each."""
         summary, traces = json.loads((folder / "summary.json").read_text()), pd.read_parquet(folder / "traces.parquet")
         regrets: dict[str, dict[str, dict[str, list[float]]]] = {}
-        for measure in {claim.measure for claim in self.claims if claim.pairs}:
+        measures = {claim.measure for claim in self.claims if claim.pairs}
+        for measure in sorted(measures | ({EARLY, SECONDS} if LATE in measures else set())):
             of = MEASURES[measure].of
             for (panel, method), rows in traces.groupby(["panel", "method"], observed=True):
                 values = [of(trial) for _, trial in rows.groupby("trial", sort=True)]
@@ -153,7 +167,8 @@ class Runs:
                 config = parse(json.loads((folder / "summary.json").read_text())["config"])
                 (ours, found), trials = claim.check(config, claim.panel, folder), panel.trials
             else:
-                ours, found, trials = verdict(claim, self._regrets(claim))
+                regrets = {name: by_trial(self.parts, panel.name, claim.measure, name) for name in claim.labels}
+                ours, found, trials = verdict(claim, regrets)
             rows.append(
                 {
                     "paper": claim.paper,
@@ -180,15 +195,11 @@ class Runs:
                 frames.append(frame[frame["panel"] == panel])
         return pd.concat(frames, ignore_index=True)
 
-    def _regrets(self, claim: Claim) -> dict[str, dict[tuple[int, int], float]]:
-        """Regrets of the methods of a claim by seed and trial."""
-        panel = self.panels[claim.panel].name
-        regrets: dict[str, dict[tuple[int, int], float]] = {label: {} for label in claim.labels}
-        for seed, part in enumerate(self.parts):
-            found = part["regrets"][claim.measure].get(panel, {})
-            for label in claim.labels & found.keys():
-                regrets[label] |= {(seed, trial): value for trial, value in enumerate(found[label])}
-        return regrets
+
+def by_trial(parts: Sequence[Mapping[str, Any]], panel: str, measure: str, label: str) -> dict[tuple[int, int], float]:
+    """A measure of a method in a panel, by seed and trial."""
+    found = (part["regrets"].get(measure, {}).get(panel, {}).get(label, ()) for part in parts)
+    return {(seed, trial): value for seed, values in enumerate(found) for trial, value in enumerate(values)}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -219,7 +230,7 @@ def write(all_runs: Mapping[str, Runs], rows: list[dict[str, Any]], kept: Mappin
         if name in all_runs:
             shutil.copy(all_runs[name].folder / "seed-0" / file, RAW / f"{picture}.png")
     risks = [of for name, of in all_runs.items() if name.startswith("value_at_risk/")]
-    drawn = [of for of in risks if "folder" in of.parts[0]]
+    drawn = [of for of in risks if any("folder" in part for part in of.parts)]
     if drawn:
         draw(drawn, RAW / "value_at_risk.png")
     every = {(row["config"], row["figure"], row["claim"]): row for row in (*kept["rows"], *rows)}
@@ -228,7 +239,7 @@ def write(all_runs: Mapping[str, Runs], rows: list[dict[str, Any]], kept: Mappin
     about, table = environment(), [every[key] for key in order if key in every]
     result = {"environment": about, "rows": table, "parts": kept.get("parts", {}) | parts}
     (RAW / STORED).write_text(json.dumps(result, ensure_ascii=False) + "\n")
-    PAGE.write_text(page(table, about))
+    PAGE.write_text(page(table, about, differences(result["parts"])))
 
 
 def draw(of: Sequence[Runs], path: Path) -> None:
@@ -258,8 +269,33 @@ def draw(of: Sequence[Runs], path: Path) -> None:
     Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)  # a third of the size
 
 
-def page(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
-    """The page of results."""
+def differences(parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+    """The table of V-UCB less all others in log10 regret, early and late, and of ρKG's time over V-UCB's."""
+    head = ("problem", "round", "less others", *OTHERS.values(), "ρKG's time over its")
+    lines = ["| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
+    for given in parts.values():
+        for panel in given[0]["regrets"][LATE]:
+            for measure, rounds in ((EARLY, "20"), (LATE, "the last")):
+                for ours in OURS:
+                    if not (mine := by_trial(given, panel, measure, ours)):
+                        continue
+                    cells = []
+                    for other in OTHERS:
+                        theirs = {} if other == ours else by_trial(given, panel, measure, other)
+                        if len(mine.keys() & theirs.keys()) > 1:
+                            trials, _, mean, low, high = paired(mine, theirs)
+                            cells.append(f"{mean:.2f} [{low:.2f}, {high:.2f}] ({len(trials)})")
+                        else:
+                            cells.append("")
+                    times = (pd.Series(by_trial(given, panel, SECONDS, name)) for name in ("RHO-KG-APX", ours))
+                    time_ratio = operator.truediv(*times).median()
+                    cells.append("" if math.isnan(time_ratio) else f"{time_ratio:.2g}")
+                    lines.append("| " + " | ".join((panel, rounds, OURS[ours], *cells)) + " |")
+    return lines
+
+
+def page(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], risks: Sequence[str]) -> str:
+    """The page of results; ``risks`` are the lines of the table of differences."""
     counts = {word: sum(row["verdict"] == word for row in rows) for word in (YES, NO, OPEN)}
     fewer = sum(row["verdict"] == OPEN and int(row["scale"].split()[0]) < MOST_TRIALS for row in rows)
     versions = ", ".join(f"{name} {about['versions'][name]}" for name in ("torch", "botorch"))
@@ -282,6 +318,12 @@ def page(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
         table = ["| " + " | ".join((*keys[:5], "configuration", *keys[6:])) + " |", "| --- " * len(keys) + "|"]
         table += ["| " + " | ".join(str(row[key]) for key in keys) + " |" for row in rows if row["paper"] == paper]
         lines += [f"## {paper}", "\n".join(table)]
+        if paper == VAR and len(risks) > 2:
+            lines += [
+                "Differences in log10 regret of the value at risk (regrets below 1e-4 count as that), V-UCB less "
+                "another, with 95 % intervals and the trials; the last column is of seconds to choose a point.",
+                "\n".join(risks),
+            ]
     return "\n\n".join(lines) + "\n"
 
 

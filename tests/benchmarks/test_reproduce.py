@@ -49,6 +49,17 @@ def test_a_verdict_by_hand():
     assert (found, trials) == ("open", 2)
 
 
+def test_the_table_of_differences_by_hand():
+    """Two trials in two parts: differences -1 and -3, as above; ρKG has one of them, and takes four times as long."""
+    parts = [
+        {"regrets": {"log10_regret": {"p": {"V-UCB-PROB": [1.0], "RANDOM": [2.0]}}}},
+        {"regrets": {"log10_regret": {"p": {"V-UCB-PROB": [1.0], "RANDOM": [4.0], "RHO-KG-APX": [0.0]}}}},
+    ]
+    parts[1]["regrets"]["seconds"] = {"p": {"V-UCB-PROB": [0.5], "RHO-KG-APX": [2.0]}}
+    *_, row = reproduce.differences({"value_at_risk/x": parts})
+    assert row == "| p | the last | V-UCB Prob |  |  |  |  | -2.00 [-14.71, 10.71] (2) | 4 |"
+
+
 def test_a_run_adds_trials_until_it_ends_in_a_page(tmp_path, monkeypatch, capsys):
     name = "unknown_hyperparameters/mean"
     monkeypatch.setattr(reproduce, "CLAIMS", [c for c in CLAIMS if c.config == name])
