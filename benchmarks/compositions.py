@@ -43,7 +43,7 @@ from bo_robust.models import candidate_grid
 from bo_robust.utils.random import stream
 
 SHIFT = -10.0  # of a wrong reading, in standard deviations of f
-FLOOR = 1e-3  # of the regret of the value at risk, as on the page of results
+FLOOR = 1e-3  # in logarithms, regrets of the value at risk below count as this much
 WIDTH = 2.0
 RISKS = ("branin", "goldstein_price")
 LENGTHSCALES = (0.05, 0.1, 0.2, 0.4)

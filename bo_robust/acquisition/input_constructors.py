@@ -70,7 +70,7 @@ def construct_inputs_elimination_ucb(
 def construct_inputs_value_at_risk_ucb(
     model: Model,
     environment: Environment | Mapping[str, Any],
-    functional: Functional | float,
+    functional: Functional | float | str | Mapping[str, Any],
     width: Width | Mapping[str, Any] | float,
     delta: float = 0.1,
     t: int | None = None,

@@ -10,6 +10,7 @@ selection rule takes one. In the end, :func:`recommend_design` chooses among the
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,7 +70,8 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         model: A fitted GP over (x, z) with one output, or with several and a ``posterior_transform``; without
             ``AppendFeatures`` or ``InputPerturbation``. Batched models get one width per member.
         environment: The conditions, of the model's dtype and device (``.to`` moves them along).
-        functional: F, or alpha alone for ``ValueAtRisk(alpha)`` (LOWER tail: BoTorch's ``VaR`` takes 1 - alpha).
+        functional: F, its name ("worst") or specification ({"kind": "cvar", "alpha": 0.1}), or alpha alone for
+            ``ValueAtRisk(alpha)`` (LOWER tail: BoTorch's ``VaR`` takes 1 - alpha).
         width: A schedule of :mod:`bo_robust.confidence`, or a number. The paper's experiments take w_t^2 = 2 log(pi^2
             t^2 / 0.6), which is ``FiniteWidth(num_arms=1, delta=0.1)``. None with an ``elimination``.
         t: As in :class:`~bo_robust.acquisition.GPUCB`, like ``posterior_transform`` and ``generator``.
@@ -96,7 +98,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         self,
         model: Model,
         environment: Environment,
-        functional: Functional | float,
+        functional: Functional | float | str | Mapping[str, Any],
         width: Width | float | None = None,
         t: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
@@ -340,7 +342,7 @@ class RecommendedDesign:
 def recommend_design(
     model: Model,
     environment: Environment,
-    functional: Functional | float,
+    functional: Functional | float | str | Mapping[str, Any],
     X_queried: Tensor,
     posterior_transform: PosteriorTransform | None = None,
 ) -> RecommendedDesign:

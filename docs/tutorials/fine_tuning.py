@@ -157,5 +157,4 @@ tail, mean = truth(X).mean(0).tolist()
 print(f"random designs       : accuracy in the worst 10 % {tail:.3f}, on average {mean:.3f}")
 
 # %% [markdown]
-# One run proves nothing. Twenty, each with its own network and users, are on the page of
-# [results](../results/value_at_risk.md).
+# One run, with this network and these users, proves nothing.
