@@ -1,7 +1,9 @@
-"""Rules of recommendation at the value at risk: ``python -m benchmarks.recommendation_rules --folder FOLDER``.
+"""Rules of recommendation at the value at risk: ``python -m benchmarks.recommendation_rules --folders FOLDER``.
 
-FOLDER holds a finished or unfinished run of ``bo-robust run configs/value_at_risk/discrete.yaml`` (or another of its
-kind). Each of its trials is seen again at rounds 51, 54, 57 and 60, with the data that its method had gathered and the
+A folder holds a finished or unfinished run of ``bo-robust run configs/value_at_risk/discrete.yaml`` (or another of its
+kind). ``jumps`` counts, in rounds 31 to 60 of all of them, how often the regret of the recommended design changes by
+half a decade, with new hyperparameters and without. ``rules`` takes one folder, and the ``--seed`` of its
+configuration. Each trial is seen again at rounds 51, 54, 57 and 60, with the data that its method had gathered and the
 hyperparameters fitted to them, and each rule recommends a design:
 
 - mean, queried: argmax of VaR(mu) over the designs queried so far, the paper's rule;
@@ -9,7 +11,7 @@ hyperparameters fitted to them, and each rule recommends a design:
 - mean, box: argmax of VaR(mu) over the whole box;
 - lower, box: argmax of VaR(mu - w sigma) over it.
 
-Lines are log10 regret, mean over trials and rounds, and its paired difference from the paper's rule over trials.
+Their lines are log10 regret, mean over trials and rounds, and its paired difference from the paper's rule over trials.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from bo_robust.experiments.problems.conditions.base import ConditionsProblem, re
 from bo_robust.experiments.statistics import log_regret, mean_interval
 from bo_robust.utils.random import stream
 
-ROUNDS = (51, 54, 57, 60)
+ROUNDS, REFIT = (51, 54, 57, 60), 3  # hyperparameters are fitted in every third round, and in the last
 PROBLEMS = {
     "Branin-Hoo (1,1)": ("branin", "discrete"),
     "Goldstein-Price (1,1)": ("goldstein_price", "discrete"),
@@ -84,19 +86,33 @@ def recommend(problem: ConditionsProblem, X: Tensor, Y: Tensor, t: int) -> dict[
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    given = options(__doc__, (), arguments, folder=Path("results/discrete"), seed=0)
-    report_environment()
+def jumps(folders: Sequence[Path]) -> None:
+    """A line for each problem and method: the share of rounds in which log10 regret changes by half or more."""
+    jumped: dict[tuple[str, str], dict[bool, list[bool]]] = {}
+    for folder in folders:
+        for trace in trials_of(folder):
+            changes = pd.Series(log_regret(trace["regret"]), index=trace["round"]).diff().abs() >= 0.5
+            found = jumped.setdefault((trace["panel"].iloc[0], trace["method"].iloc[0]), {True: [], False: []})
+            for r in range(31, 61):
+                found[r % REFIT == 0].append(bool(changes[r]))
+    for (name, method), found in jumped.items():
+        shares = {word: round(float(np.mean(found[anew])), 4) for anew, word in ((True, "fitted"), (False, "others"))}
+        share = float(np.mean([*found[True], *found[False]]))
+        report(f"{name}, {method}: jumps", share, "share of rounds", shares | {"trials": len(found[True]) // 10})
+
+
+def rules(folder: Path, seed: int) -> None:
+    """A line for each problem, method and rule."""
     values: dict[tuple[str, str], list[list[float]]] = {}
     problems = {name: make_conditions_problem(kind, z=z) for name, (kind, z) in PROBLEMS.items()}
-    for trace in trials_of(given.folder):
+    for trace in trials_of(folder):
         name, method, trial = (trace[key].iloc[0] for key in ("panel", "method", "trial"))
         if name not in problems:
             continue
         problem = problems[name]
         n, horizon = problem.initial, len(trace) - 1
-        first = initial_pairs(problem, n, given.seed, trial)
-        noise = torch.from_numpy(stream(given.seed, "noise", trial).standard_normal(n + horizon)).to(first)[:n]
+        first = initial_pairs(problem, n, seed, trial)
+        noise = torch.from_numpy(stream(seed, "noise", trial).standard_normal(n + horizon)).to(first)[:n]
         X = torch.cat([first, torch.tensor(np.stack(trace["point"].iloc[:-1].tolist()), dtype=first.dtype)])
         Y = torch.cat(
             [problem.f(first) + math.sqrt(problem.noise_var) * noise, torch.tensor(trace["y"].iloc[:-1].to_numpy())]
@@ -114,6 +130,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 gap, low, high = (round(float(x), 3) for x in mean_interval(table[:, i] - table[:, 0], 0.95))
                 detail |= {"against mean, queried": gap, "interval": [low, high]}
             report(f"{name}, {method}, {rule}", float(table[:, i].mean()), "log10 regret", detail)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = options(__doc__, ("jumps", "rules"), arguments, folders=["results/discrete"], seed=0)
+    report_environment()
+    if "rules" in given.parts or not given.parts:
+        rules(Path(given.folders[0]), given.seed)
+    if "jumps" in given.parts or not given.parts:
+        jumps([Path(folder) for folder in given.folders])
 
 
 if __name__ == "__main__":
