@@ -229,6 +229,8 @@ def _reason(
 
 def _no_numbers(name: str, filled: Sequence[str], table: Table) -> str | None:
     """Why cells that look like numbers are none that can be chosen; None where they can."""
+    if all(re.fullmatch(r"\d+(:\d\d){1,2}", cell) for cell in filled):
+        return f"times of day such as {filled[0]}; write durations as numbers of minutes"
     if all(map(is_date, filled)):
         return "dates"
     if any(re.fullmatch(r"0\d+", cell) for cell in filled):

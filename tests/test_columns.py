@@ -84,6 +84,7 @@ def test_a_parameter_that_rises_row_by_row_is_one(campaign, name, cells):
         ("date", ["03.11.2026"] * 4 + ["04.11.2026"] * 4, "dates"),
         ("date", ["3/11/26"] * 4 + ["4/11/26"] * 4, "dates"),
         ("date", ["2026-03-03 14:30"] * 8, "dates"),
+        ("stirred", ["14:30", "2:15", "0:45", "1:30:00"] * 2, "times of day such as 14:30; write durations as numbers"),
         ("remark", ["hazy", "dark", "", "", "", "", "", ""], "blank in most rows"),
         ("sample", [f"JB-{i}" for i in range(8)], "a text of its own in most rows"),
         ("code", ["094", "182", "071", "407", "069", "119", "137", "413"], "codes with leading zeros"),
