@@ -147,9 +147,10 @@ def find_outliers(data: SearchData, scales: Sequence[OutcomeScale]) -> tuple[Out
     """The most probable of these scales, of which the first is the given one, and the detection there."""
     searches = [OutlierSearch(data, scale) for scale in scales]
     found = [searches[0].fit()]
-    # What has no value in a scale must be a gross error in the given one, too.
+    # What has no value in a scale is a gross error there: in the given one, too, but for as many as are expected.
     inliers = found[0].inlier_mask
-    searches = [search for search in searches if not np.any(inliers & ~search.domain)]
+    expected = max(1.0, data.prior.share * len(inliers))
+    searches = [search for search in searches if np.sum(inliers & ~search.domain) <= expected]
     found += [search.fit(inliers) for search in searches[1:]]
     evidence = np.array([each.log_evidence for each in found])
     evidence[1:] -= data.prior.scale_evidence
@@ -160,7 +161,7 @@ def find_outliers(data: SearchData, scales: Sequence[OutcomeScale]) -> tuple[Out
     weights /= weights.sum()
     inlier = searches[best].domain & (weights @ np.stack([each.inlier_mask for each in found]) >= 0.5)
     probability = weights @ np.stack([each.inlier_probability for each in found])
-    held = _held(data, inlier, inliers)
+    held = _held(data, inlier, found[0], float(evidence[best]))
     chosen = found[best]._replace(inlier_mask=inlier, inlier_probability=probability, held_mask=held)
     return searches[best].scale, chosen
 
@@ -169,17 +170,19 @@ def held_rows(data: SearchData, inliers: Rows, scale: OutcomeScale) -> Rows:
     """Which of the inliers of a scale are held, ``n`` bool, where nothing is known yet of the given scale."""
     if scale.is_identity:
         return np.zeros_like(inliers)
-    return _held(data, inliers, OutlierSearch(data).fit().inlier_mask)
+    learnt = OutlierSearch(data, scale).fit(inliers)
+    return _held(data, inliers, OutlierSearch(data).fit(), learnt.log_evidence - data.prior.scale_evidence)
 
 
-def _held(data: SearchData, inliers: Rows, given_inliers: Rows) -> Rows:
+def _held(data: SearchData, inliers: Rows, given: OutlierDetection, evidence: float) -> Rows:
     """Which rows are inliers in a learnt scale alone, and beyond all that are inliers in both scales, ``n`` bool.
 
-    Two replicates that both lie there confirm each other.
+    None is where the ``evidence`` of the learnt scale is decisive: then it explains more than these rows. Two
+    replicates that both lie there confirm each other.
     """
-    both, alone = inliers & given_inliers, inliers & ~given_inliers
+    both, alone = inliers & given.inlier_mask, inliers & ~given.inlier_mask
     held = np.zeros_like(inliers)
-    if both.any():
+    if both.any() and evidence - given.log_evidence < data.prior.scale_evidence:
         for beyond in (data.y > data.y[both].max(), data.y < data.y[both].min()):
             side = alone & beyond
             held |= side & ~np.any(data.replicates & side, axis=1)

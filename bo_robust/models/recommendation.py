@@ -10,6 +10,7 @@ from botorch.models import SingleTaskGP
 from torch import Tensor
 
 from bo_robust.models.training_data import MovableGP, recommendable
+from bo_robust.utils.input_checks import quoted
 
 TAIL = 0.025  # probability on either side of a 95 % interval
 Z95 = 1.96  # standard deviations from the mean to the ends of one, of a normal distribution
@@ -84,6 +85,9 @@ class RecommendingGP(MovableGP):
         They end at the ``outcome_limits``. ``maximize`` is as for :meth:`reliable_mask`. Raises ``ValueError`` before a
         fit, or if observations were added.
         """
+        d = self.train_X_all.shape[-1]
+        if not (isinstance(X, Tensor) and X.ndim == 2 and X.shape[-1] == d):
+            raise ValueError(f"X must be points n x {d}, a tensor, got {quoted(X)}.")
         model = self.reliable_model(maximize)
         with torch.no_grad():
             posterior: Any = model.posterior(X)

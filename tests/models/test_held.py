@@ -10,6 +10,8 @@ import torch
 from botorch.exceptions import ModelFittingError
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.sampling.normal import SobolQMCNormalSampler
+from botorch.test_functions import Hartmann
+from botorch.utils.sampling import draw_sobol_samples
 
 from bo_robust import RobustGP
 from bo_robust.models import suggest_replicates
@@ -68,6 +70,24 @@ def test_a_held_observation_is_not_reported_or_recommended(held):
     assert float(found.mean.max()) < 110.0
     assert bool(((found.lower < found.mean) & (found.mean < found.upper)).all())
     assert float(model.posterior(X).mean[wrong]) > 200.0  # it stays in the model
+
+
+@pytest.mark.parametrize("X", [torch.ones(3), torch.ones(3, 2), [[60.0, 2.0, 1.0]]])
+def test_other_points_than_those_of_the_data_are_refused(held, X):
+    with pytest.raises(ValueError, match="X must be points n x 3"):
+        held[0].predict(X)
+
+
+@pytest.mark.parametrize("seed", range(100, 103))
+def test_where_all_readings_call_for_the_scale_none_is_held(seed):
+    """Readings of Hartmann's function, most of them near its end 0 and a few at its hills, are skewed and right."""
+    function = Hartmann(6, negate=True)
+    X = draw_sobol_samples(torch.tensor([[0.0], [1.0]]).double().expand(2, 6), 60, 1, seed=seed).squeeze(1)
+    Y = function(X).unsqueeze(-1)
+    model = fit(RobustGP(X, Y))
+    assert not model.outcome_scale.is_identity
+    assert not model.held_mask.any()
+    assert Y[model.predict(X).mean.argmax()] > Y.max() - 0.01
 
 
 def test_it_is_asked_for_first_and_its_replicate_decides(held):

@@ -138,6 +138,19 @@ def test_a_negative_reading_of_a_positive_quantity_is_an_outlier():
     assert model.inlier_probability[7] < 0.01
 
 
+@pytest.mark.parametrize("crashed", [-999.0, -1.0])
+def test_a_negative_reading_that_is_no_outlier_as_given_does_not_forbid_the_scale(crashed):
+    """Readings over four decades: 999 less than nothing is no outlier among them."""
+    draws = torch.Generator().manual_seed(0)
+    X = torch.rand(30, 2, generator=draws, dtype=torch.float64)
+    f = 4.0 * torch.sin(2.0 * X[:, :1] + 1.2 * X[:, 1:]).square()
+    Y = 10.0 ** (f + 0.1 * torch.randn(30, 1, generator=draws, dtype=torch.float64))
+    Y[28] = crashed
+    model = fit(RobustGP(X, Y))
+    assert model.outcome_scale.is_logarithm
+    assert outliers(model) == [28]
+
+
 def test_small_readings_of_both_signs_make_no_logarithm():
     draws = torch.Generator().manual_seed(0)
     X = torch.rand(24, 1, generator=draws, dtype=torch.float64)
