@@ -120,7 +120,8 @@ def suggest(
         >>> suggest(X, Y, bounds=[[0.0], [100.0]]).X
         >>> suggest(Data(X, Y, X_pending=[[70.0]]), space=Space(bounds=[[0.0], [100.0]]), q=2).X
     """
-    _check_search(q, seed, restarts, raw_samples, repeats, device)
+    check_count(0, q=q, seed=seed)
+    check_search(num_initial, repeats, restarts, raw_samples, device)
     data, asked = from_arguments(X, Y, space, described)
     encoded = encoded_space(asked, data.X, method)
     X, pending, failed = (encoded.rows(name, getattr(data, name)) for name in ("X", "X_pending", "X_failed"))
@@ -158,10 +159,17 @@ def _first(chosen: Tensor, again: Tensor, objectives: int) -> Suggestion:
     return Suggestion(chosen, again, none, none, nothing, None, math.nan, (math.nan, math.nan), None)
 
 
-def _check_search(q: int, seed: int, restarts: int, raw_samples: int, repeats: str, device: str) -> None:
-    """Raise ``ValueError`` where an argument that the data do not matter for is wrong."""
-    check_count(0, q=q, seed=seed)
-    check_count(1, restarts=restarts, raw_samples=raw_samples)
+def check_search(
+    num_initial: int | None = None,
+    repeats: str = "if noisy",
+    restarts: int = 8,
+    raw_samples: int = 128,
+    device: str = "cpu",
+) -> None:
+    """Raise ``ValueError`` where an argument of the search is wrong, whatever the data."""
+    check_count(0, num_initial=0 if num_initial is None else num_initial)
+    check_count(1, restarts=restarts)
+    check_count(restarts, raw_samples=raw_samples)
     if repeats not in ("never", "if noisy"):
         raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(repeats)}.")
     device_named(device)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import secrets
+import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -23,15 +25,18 @@ from torch import Tensor
 
 from bo_robust.methods import DEFAULT, choose
 from bo_robust.search_space import MOST_POINTS
-from bo_robust.suggest import Data, Space, Suggestion, suggest
+from bo_robust.suggest import Data, Space, Suggestion, check_search, suggest
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.random import stream
-from bo_robust.utils.upstream import optuna_contains
+from bo_robust.utils.upstream import keep_in_optuna_trial, optuna_contains
 
 __all__ = ["Recommendation", "RobustSampler"]
 
 # Arguments of `suggest`; others are of the method.
 SEARCH = ("num_initial", "repeats", "restarts", "raw_samples", "device")
+# Attribute of a trial in the storage: its parameters, before the objective asks for them.
+PROPOSED = "bo_robust:proposed"
+_one_proposal_at_a_time = threading.Lock()
 
 
 class Recommendation(NamedTuple):
@@ -53,8 +58,9 @@ class RobustSampler(BaseSampler):
     came back more than once, depends on other parameters: such a parameter counts as conditional.
 
     Trials that were pruned, failed or returned an infinite value are not observations, but keep the sampler away from
-    where failure is likelier than success. Running trials are not proposed again. A worker that was killed leaves a
-    running trial behind: ``RDBStorage(heartbeat_interval=...)`` turns it into a failed one.
+    where failure is likelier than success. Running trials are not proposed again, unless two processes choose at the
+    same moment. A worker that was killed leaves a running trial behind: ``RDBStorage(heartbeat_interval=...)`` turns it
+    into a failed one.
 
     Constraints are those of ``trial.set_constraint`` (or of an older ``constraints_func``), feasible at most 0. A trial
     without a value of one says nothing about that one. Studies may have several objectives.
@@ -91,6 +97,7 @@ class RobustSampler(BaseSampler):
             raise ValueError(f"v-ucb is not in Optuna, which has no word for a parameter that is observed: {hint}.")
         check_count(0, seed=0 if seed is None else seed)
         self._search = {name: value for name, value in settings.items() if name in SEARCH}
+        check_search(**self._search)
         self._limits = settings.pop("outcome_limits", None)
         self._settings = {name: value for name, value in settings.items() if name not in SEARCH}
         choice = choose(method, self._settings, also=("seed", "fixed", "outcome_limits", *SEARCH))
@@ -117,9 +124,20 @@ class RobustSampler(BaseSampler):
         """Return their values for this trial; none before the first trial is completed."""
         if not search_space:
             return {}
-        history = _History(study, search_space, trial.number)
-        (row,) = self._suggest(study, history, q=1, trial=trial.number).X.tolist()
-        return {axis.name: axis.value(v) for axis, v in zip(history.axes, row, strict=True)}
+        self._check_fixed(study)
+        with _one_proposal_at_a_time:  # so that of two threads the second sees what the first chose
+            history = _History(study, search_space, trial.number)
+            (row,) = self._suggest(study, history, q=1, trial=trial.number).X.tolist()
+            proposed = {axis.name: axis.value(v) for axis, v in zip(history.axes, row, strict=True)}
+            keep_in_optuna_trial(study, trial, PROPOSED, proposed)
+        return proposed
+
+    def _check_fixed(self, study: Study) -> None:
+        """Warn of fixed parameters that no completed trial has."""
+        completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        if unknown := sorted(set(self._fixed).difference(*(trial.params for trial in completed))):
+            known = ", ".join(sorted(set().union(*(trial.params for trial in completed))))
+            warnings.warn(f"no trial has the fixed {', '.join(unknown)}; their parameters are {known}.", stacklevel=2)
 
     def recommend(self, study: Study) -> Recommendation:
         """Return the parameters to use: those of the completed trial of the best posterior mean, constraints included.
@@ -169,9 +187,16 @@ class RobustSampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Draw uniformly, unless the parameter is fixed."""
+        """Draw uniformly, unless the parameter is fixed; ``ValueError`` if it cannot have that value."""
         if param_name in self._fixed:
-            return self._fixed[param_name]
+            value = self._fixed[param_name]
+            try:
+                inside = optuna_contains(param_distribution, value)
+            except (TypeError, ValueError):  # no such choice
+                inside = False
+            if not inside:
+                raise ValueError(f"fixed[{param_name!r}] must be a value of {param_distribution}, got {quoted(value)}.")
+            return value
         seed = int(stream(self._seed, f"optuna.{param_name}", trial.number).integers(2**32))
         return RandomSampler(seed).sample_independent(study, trial, param_name, param_distribution)
 
@@ -263,7 +288,13 @@ class _History:
         return [[t.constraints.get(name, math.nan) for name in names] for t in self.completed] if names else None
 
     def _rows(self, trials: Sequence[FrozenTrial]) -> list[list[float]]:
-        return [[axis.number(trial.params[axis.name]) for axis in self.axes] for trial in trials]
+        return [[axis.number(_params(trial)[axis.name]) for axis in self.axes] for trial in trials]
+
+
+def _params(trial: FrozenTrial) -> dict[str, Any]:
+    """The parameters of a trial; of one that is running also those that its objective has not asked for yet."""
+    proposed = trial.system_attrs.get(PROPOSED, {}) if trial.state == TrialState.RUNNING else {}
+    return {**proposed, **trial.params}
 
 
 def _latest_ranges(completed: list[FrozenTrial]) -> dict[str, BaseDistribution]:
@@ -284,6 +315,6 @@ def _holds(trial: FrozenTrial, name: str, distribution: BaseDistribution) -> boo
     if trial.distributions.get(name) == distribution:  # a user may have enqueued a value outside it
         return True
     try:
-        return optuna_contains(distribution, trial.params[name])
+        return optuna_contains(distribution, _params(trial)[name])
     except (KeyError, ValueError):  # no such parameter or choice
         return False

@@ -40,6 +40,8 @@ USED = (
     "ax.generators.torch.botorch_modular.acquisition:Acquisition._model",
     "ax.generators.torch.botorch_modular.acquisition:Acquisition._objective_weights",
     "optuna.distributions:BaseDistribution._contains",
+    "optuna.study:Study._storage",
+    "optuna.trial:FrozenTrial._trial_id",
     "baybe.surrogates:GaussianProcessSurrogate._measurements",
     "baybe.surrogates:GaussianProcessSurrogate._objective",
     "baybe.surrogates:GaussianProcessSurrogate._searchspace",
@@ -141,6 +143,11 @@ def ax_objectives(acquisition: Any) -> tuple[Any, Tensor]:
 def optuna_contains(distribution: Any, value: Any) -> bool:
     """Whether an Optuna distribution contains the value of a trial; ``ValueError`` where it has no such choice."""
     return bool(distribution._contains(distribution.to_internal_repr(value)))
+
+
+def keep_in_optuna_trial(study: Any, trial: Any, key: str, value: Any) -> None:
+    """Write an attribute of a trial to the storage of its study."""
+    study._storage.set_trial_system_attr(trial._trial_id, key, value)
 
 
 def baybe_context(surrogate: Any) -> tuple[Any, Any, Any]:

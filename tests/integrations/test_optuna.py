@@ -447,6 +447,12 @@ def two_objectives(method):
         (lambda: RobustSampler(maximize=True), "maximize is the direction"),
         (lambda: RobustSampler("gp-ucb", minimize=True), "minimize is the direction"),
         (lambda: RobustSampler(seed=-1), "seed"),
+        (lambda: RobustSampler(num_initial=-1), "num_initial"),
+        (lambda: RobustSampler(restarts=0), "restarts"),
+        (lambda: RobustSampler(raw_samples=7), "raw_samples"),
+        (lambda: RobustSampler(repeats="always"), "repeats must be"),
+        (lambda: RobustSampler(device="gpu"), "gpu"),
+        (lambda: make(fixed={"a": 7.0}).optimize(objective, 1), r"fixed\['a'\] must be a value of Float.*, got 7.0"),
         (lambda: sampler().recommend(None), "takes a study of Optuna, got None"),
         (lambda: make("robust").sampler.recommend(make("robust")), "nothing to recommend"),
         (lambda: two_objectives("gp-ucb"), "gp-ucb takes one objective and no constraints"),
@@ -535,6 +541,20 @@ def test_a_study_with_outliers_and_a_constraint_goes_on_after_kill_9(tmp_path):
     assert x["a"] ** 2 + x["z"] ** 2 < 0.52
     assert value < 1.5
     assert {t.number for t in study.sampler.outlier_trials(study)} == {2, 5}
+
+
+def test_trials_that_run_are_pending_before_they_ask_for_a_parameter():
+    study = make("robust", num_initial=4)
+    study.optimize(lambda t: f(t.suggest_int("a", -1, 3), t.suggest_float("b", 0.01, 1.0, step=0.33)), n_trials=5)
+    trials = [study.ask() for _ in range(4)]
+    chosen = [(t.suggest_int("a", -1, 3), t.suggest_float("b", 0.01, 1.0, step=0.33)) for t in trials]
+    assert len(set(chosen)) == 4
+
+
+def test_a_fixed_parameter_that_no_trial_has_is_named():
+    study = make(num_initial=2, fixed={"aa": 1.0})
+    with pytest.warns(UserWarning, match="no trial has the fixed aa; their parameters are a, b"):
+        study.optimize(objective, 2)
 
 
 @pytest.mark.parametrize("kind", ["box", "grid"])
