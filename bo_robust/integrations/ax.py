@@ -15,6 +15,7 @@ observation fails is measured again; abandon the trial to have it left alone.
 """
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -47,7 +48,7 @@ from bo_robust.methods import DEFAULT, METHODS, choose, flagged, held, predict, 
 from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.models.reward_units import rescaling_unit
 from bo_robust.models.training_data import recommendable
-from bo_robust.utils.input_checks import check_count
+from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.linalg import device_named, is_among
 from bo_robust.utils.upstream import ax_objectives, ax_parts
 
@@ -107,6 +108,12 @@ class RobustAcquisition(Acquisition):
         if several and botorch_acqf_class in CONSTRUCTORS:
             raise ValueError(
                 "this method takes one objective and no constraints on outcomes; leave method and width out."
+            )
+        limited = surrogate.surrogate_spec.metric_to_model_configs if surrogate.surrogate_spec is not None else {}
+        if unknown := sorted(set(limited) - set(surrogate.outcomes)):
+            known = ", ".join(surrogate.outcomes)
+            warnings.warn(
+                f"outcome_limits name {', '.join(unknown)}, but the metrics modeled are {known}.", stacklevel=2
             )
         if botorch_acqf_class is not ValueAtRiskUCB:
             for model, weight in _sided(surrogate.model, torch_opt_config.objective_weights):
@@ -233,6 +240,9 @@ def generation_strategy(
     # Models that standardize take rewards in any units, unless one of the settings has a unit.
     standardizes = chosen.standardizes
     any_units = standardizes and "noise_var" not in chosen.model_options and not outcome_limits
+    if not isinstance(outcome_limits, Mapping):
+        hint = f'such as {{"yield": (0, 100)}}, got {quoted(outcome_limits)}'
+        raise ValueError(f"outcome_limits must give the ends of each metric by its name, {hint}.")
     if outcome_limits and not chosen.takes("outcome_limits"):
         raise ValueError(f"{method} has no outcome_limits; only {DEFAULT} has them.")
     options = chosen.model_options | ({"maximize": None} if chosen.takes("maximize") else {})

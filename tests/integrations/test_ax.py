@@ -425,6 +425,10 @@ def test_limits_of_a_metric_are_kept(tmp_path):
     assert outlier_trials(Client.load_from_json_file(str(tmp_path / "client.json"))) == [12]
     with pytest.raises(ValueError, match="outcome_limits"):
         generation_strategy("gp-ucb", outcome_limits={"y": (0, 100)})
+    with pytest.raises(ValueError, match=r"outcome_limits .* by its name, such as .* got \(0, 100\)"):
+        generation_strategy(outcome_limits=(0, 100))
+    with pytest.warns(UserWarning, match="outcome_limits name yield, but the metrics modeled are y"):
+        ask(attached(outcome_limits={"yield": (0, 100)}))
 
 
 @pytest.mark.parametrize("method", ["gp-ucb", "v-ucb"])
