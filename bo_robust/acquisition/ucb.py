@@ -6,7 +6,7 @@ mean and width stay, and the standard deviation is that after observing them.
 """
 
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -18,12 +18,12 @@ from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
 from bo_robust.acquisition.elimination import Elimination, check_elimination_of
-from bo_robust.confidence import Width
+from bo_robust.confidence import ConstantWidth, Width
 from bo_robust.confidence.base import DIMENSION, GAIN, UNIFORM, needs_of
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
-from bo_robust.utils.input_checks import check_finite, check_like, check_schedule, quoted
+from bo_robust.utils.input_checks import check_finite, check_like, check_schedule, is_number, quoted
 
 
 class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
@@ -33,6 +33,7 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
     errors are those of :class:`~bo_robust.acquisition.GPUCB`.
     """
 
+    takes_elimination: ClassVar[bool] = True
     width: Tensor
     model: Any
     over_candidates: bool
@@ -43,20 +44,22 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
     def __init__(
         self,
         model: Model,
-        width: Width | None,
+        width: Width | float | None,
         t: int | None,
         posterior_transform: PosteriorTransform | None,
         generator: torch.Generator | None,
         elimination: Elimination | None = None,
     ) -> None:
         name = type(self).__name__
+        schedule: Any = ConstantWidth(float(width)) if is_number(width) else width  # type: ignore[arg-type]
         if not isinstance(model, Model):
             raise ValueError(f"model must be a BoTorch model, got {quoted(model)}.")
         super().__init__(model=model, posterior_transform=posterior_transform)
         if is_ensemble(model):
             raise ValueError(f"{name} needs the posterior of one GP; an ensemble has no single confidence width.")
         if (elimination is None) == (width is None):
-            raise ValueError("give a width, such as 2.0, or an elimination of candidates, which has widths of its own.")
+            hint = ", or an elimination of candidates, which has widths of its own" if self.takes_elimination else ""
+            raise ValueError(f"give {name} a width, such as 2.0{hint}.")
         self.t = num_observations(model) + 1 if t is None else t
         if not isinstance(self.t, Integral):
             raise ValueError(f"t (the round about to be run) must be an int, got {t!r}.")
@@ -70,8 +73,8 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
             self.register_buffer("_among", elimination.acquisition_set[elimination.active])
             self.register_buffer("_indices", elimination.active.nonzero().flatten())
         else:
-            check_schedule("width", "ConstantWidth(2.0)", width)
-            value = width_of_round(width, self.t, model, template.dtype, generator)
+            check_schedule("width", "ConstantWidth(2.0)", schedule)
+            value = width_of_round(schedule, self.t, model, template.dtype, generator)
         self.register_buffer("width", torch.as_tensor(value, dtype=template.dtype, device=template.device))
         self.register_buffer("X_pending", None, persistent=False)
 
@@ -111,9 +114,9 @@ class GPUCB(ConfidenceBoundAcquisition):
     Args:
         model: A fitted model with one output, or with several and a ``posterior_transform``. Batched models
             (``batch_shape`` s) get one width per member.
-        width: Confidence width, called as ``width(t, information_gain, uniform)``. The model's information gain (exact
-            GPs only) and random numbers are computed only if they are among its ``needs``. A callable without that
-            attribute gets both.
+        width: Confidence width: a number, or a schedule of :mod:`bo_robust.confidence`, called as ``width(t,
+            information_gain, uniform)``. The model's information gain (exact GPs only) and random numbers are computed
+            only if they are among its ``needs``. A callable without that attribute gets both.
         t: Round about to be run, a whole number >= 1; default one more than the number of observations in the model.
         posterior_transform: To one output. Like an outcome transform, it does not rescale widths in the units of f
             (``norm_bound``): on a ``SingleTaskGP`` with its default ``Standardize`` these are standardized units.
@@ -133,10 +136,12 @@ class GPUCB(ConfidenceBoundAcquisition):
         >>> x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
     """
 
+    takes_elimination = False
+
     def __init__(
         self,
         model: Model,
-        width: Width,
+        width: Width | float,
         t: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,

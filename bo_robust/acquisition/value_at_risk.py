@@ -22,12 +22,12 @@ from torch import Tensor
 
 from bo_robust.acquisition.elimination import Elimination
 from bo_robust.acquisition.ucb import ConfidenceBoundAcquisition, reference
-from bo_robust.confidence import ConstantWidth, Width
+from bo_robust.confidence import Width
 from bo_robust.models.moments import given_first, marginal_moments
 from bo_robust.risk_measures.environments import Environment
 from bo_robust.risk_measures.functionals import Functional, WorstCase, as_functional
 from bo_robust.risk_measures.selection_rules import RANDOM_RULES, check_selection_rule, select_by_rule
-from bo_robust.utils.input_checks import check_tensor, is_number, quoted
+from bo_robust.utils.input_checks import check_tensor, quoted
 
 # Points per block of a posterior call. One thread, 64 x 100 points, n data, with gradient: 17 ms at 32 and 32 ms at 256
 # for n = 100; 452 and 501 ms for n = 1200.
@@ -106,12 +106,9 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         generator: torch.Generator | None = None,
         elimination: Elimination | None = None,
     ) -> None:
-        schedule: Any = width
-        if is_number(schedule):
-            schedule = ConstantWidth(float(schedule))
         if elimination is not None and (posterior_transform is not None or not elimination.maximize):
             raise ValueError("over candidates f is maximized, without a posterior_transform.")
-        super().__init__(model, schedule, t, posterior_transform, generator, elimination)
+        super().__init__(model, width, t, posterior_transform, generator, elimination)
         if not isinstance(environment, Environment):
             raise ValueError(f"environment must be one of bo_robust.risk_measures, got {quoted(environment)}.")
         self.environment = environment

@@ -87,7 +87,7 @@ def lnso(bounds=BOX, acqf=None, **options):
 LEFT = eliminate(ensemble())
 REFUSALS = [
     ("model", lambda: gp_ucb("gp")),
-    *(("width", lambda w=w: gp_ucb(width=w)) for w in (2.0, ConstantWidth)),
+    *(("width", lambda w=w: gp_ucb(width=w)) for w in ("2", None, ConstantWidth)),
     *(("t", lambda t=t: gp_ucb(t=t)) for t in (0, 1.5, torch.tensor(3))),
     ("training data", lambda: gp_ucb(GenericDeterministicModel(lambda x: x.sum(-1, keepdim=True)), t=1)),
     ("t", lambda: gp_ucb(ModelListGP(gp(), SingleTaskGP(X[:3], Y[:3])), posterior_transform=SUM)),
