@@ -121,8 +121,10 @@ class SearchSpace:
         d = self.bounds.shape[-1]
         x = numbers(name, [] if x is None else x)
         x = x.reshape(0, d) if x.numel() == 0 else x
-        if x.ndim != 2 or x.shape[-1] != d or not x.isfinite().all():
-            raise ValueError(f"{name} must be k x {d} finite numbers, got shape {tuple(x.shape)}.")
+        if x.ndim != 2 or x.shape[-1] != d:
+            raise ValueError(f"{name} must be k x {d} numbers, got shape {tuple(x.shape)}.")
+        if not (finite := x.isfinite().all(-1)).all():
+            raise ValueError(f"{name} must be finite, but row {int((~finite).nonzero()[0])} is not; leave it out.")
         for i, values in self.categorical.items():
             if not torch.isin(x[:, i], values).all():
                 raise ValueError(f"{name} has values in column {i} that are not among those of categorical[{i}].")
@@ -133,12 +135,12 @@ class SearchSpace:
         fixed = all(float(x[0, i]) == value for i, value in self.fixed.items())
         if self.candidates is not None:
             return fixed and bool(among(x, self.candidates).any())
-        inside = bool(((self.bounds[0] <= x) & (x <= self.bounds[1])).all())
-        return fixed and inside and self._excess(x[0], WEIGHED) == 0.0
+        return fixed and bool(self.feasible(x))
 
     def feasible(self, x: Tensor) -> Tensor:
-        """Which designs ``k x d`` fulfil the constraints, up to errors of weighing, ``k`` bool."""
-        return torch.tensor([self._excess(one, WEIGHED) == 0.0 for one in x], dtype=torch.bool)
+        """Which designs ``k x d`` are within the bounds and fulfil the constraints, up to errors of weighing."""
+        kept = torch.tensor([self._excess(one, WEIGHED) == 0.0 for one in x], dtype=torch.bool)
+        return kept & ((self.bounds[0] <= x) & (x <= self.bounds[1])).all(-1)
 
     def encode(self, x: Tensor) -> Tensor:
         """Coordinates ``k x D`` of designs ``k x d``."""
@@ -343,10 +345,10 @@ def numbers(name: str, x: Any) -> Tensor:
             table, x = x, x.to_numpy()
             if x.dtype == object and not any(isinstance(value, str) for value in x.flat):  # columns of several dtypes
                 x = np.where(table.isna(), math.nan, x).astype(float)
-        return torch.as_tensor(x, dtype=torch.float64)
-    except (TypeError, ValueError):
-        hint = "give texts as numbers, and their column in `categorical`"
-        raise ValueError(f"{name} must be numbers in rows of one length; {hint}.") from None
+        return torch.as_tensor(np.array(x) if isinstance(x, np.ndarray) else x, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        hint = "; give texts as numbers, and their column in `categorical`" * name.startswith("X")
+        raise ValueError(f"{name} must be numbers in rows of one length, got {quoted(x)}{hint}.") from None
 
 
 def among(X: Tensor, others: Tensor) -> Tensor:

@@ -298,13 +298,14 @@ def test_first_designs_come_from_a_header(write, capsys):
         assert "No reading yet" in err
 
 
-def test_a_recommendation_beyond_the_bounds_is_named(write, capsys):
+def test_a_recommendation_keeps_the_bounds(write, capsys):
     assert call(write(rows()), "--bounds", "temperature=80:100") == 0
     out, err = capsys.readouterr()
     assert 80.0 <= float(out.splitlines()[1].split(",")[0]) <= 100.0
-    assert "It lies outside the range that was given for temperature." in err
+    assert 80.0 <= float(re.search(r"Recommended now: row \d+ \(temperature = (\d+)", err)[1]) <= 100.0
+    assert "designs that were read, which break the limits of designs." in err
     assert call(write(rows())) == 0
-    assert "outside" not in capsys.readouterr().err
+    assert "break the limits" not in capsys.readouterr().err
 
 
 def test_conditions_are_proposed_or_left_to_the_day(write, capsys):

@@ -47,6 +47,16 @@ def test_what_breaks_the_constraints_is_not_to_be_improved_on():
         assert X[found.best].sum() <= 60.0
 
 
+def test_what_lies_outside_the_bounds_is_not_to_be_recommended():
+    """Temperatures of 40 to 120, the best of them typed ten times too large."""
+    rng = np.random.default_rng(0)
+    X = np.stack([rng.integers(40, 120, 14).astype(float), rng.random(14)], -1)
+    y = 60.0 - 0.01 * (X[:, 0] - 85.0) ** 2
+    best, next_best = np.argsort(-y)[:2]
+    X[best, 0] *= 10.0
+    assert suggest(X, y, bounds=[[40, 0], [120, 1]], q=0).best == next_best
+
+
 def test_the_optimum_is_found_beside_an_outlier():
     def outcome(X):
         return f(X) + 50.0 * (torch.arange(len(X)) == 2)
@@ -252,7 +262,8 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"bounds": [[0.0, 1.0], [1.0, 1.0]]}, "lower below the upper"),
         ({"bounds": None, "candidates": [[1.0, 2.0]]}, "candidates must be"),
         ({"X": [[0.0], [1.0], [2.0]]}, "X must be k x 2"),
-        ({"X": [[0.0, math.nan], *X3[1:]]}, "X must be k x 2"),
+        ({"X": [[0.0, math.nan], *X3[1:]]}, "X must be finite, but row 0 is not"),
+        ({"bounds": {"a": (0.0, 1.0)}}, "bounds must be numbers in rows of one length, got {'a'"),
         ({"Y": [1.0, 2.0]}, "Y needs one row for each of the 3"),
         ({"Y": [1.0, math.nan, 2.0]}, "Y has no finite value in row 1"),
         ({"Y": [1.7e308, -1.7e308, 0.0]}, "differ by more than floating point holds"),
@@ -264,7 +275,8 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"repeats": "always"}, "repeats must be"),
         ({"X": [["a", "b"]] * 3}, "X must be numbers"),
         ({"seed": 0.5}, "seed must"),
-        ({"raw_samples": 0}, "raw_samples must"),
+        ({"raw_samples": 7}, "raw_samples must be .*8"),
+        ({"num_initial": -1}, "num_initial must"),
         ({"method": "v-ucb", "settings": {"environment": {"points": [{"z": 0.0}]}}}, "v-ucb needs conditions"),
         ({"method": "gp-ucb", "constraints": [[0.0]] * 3}, "gp-ucb takes one objective and no constraints"),
         ({"conditions": [0, 1]}, "conditions must be some, not all"),
