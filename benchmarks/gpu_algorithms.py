@@ -14,7 +14,7 @@ import torch
 from botorch.models import SingleTaskGP
 from torch import Tensor
 
-from benchmarks import arm_engine, bkb, elimination, stats
+from benchmarks import arm_engine, bkb, candidate_engine, stats
 from benchmarks.gpu_common import CORES, Bench, Target, cpu_path, require_close, require_same, threads
 from benchmarks.loop import additive, blocks, noise_and_uniforms, rounds, run_rounds
 from benchmarks.stats import LEAST
@@ -221,17 +221,17 @@ def measure_bbkb(bench: Bench, targets: list[Target]) -> None:
 
 def check_he(device: torch.device) -> None:
     """The posteriors of 16 candidates after 40 rounds against the CPU's."""
-    kernel, f, noise = elimination.make_problem(80, 2)
+    kernel, f, noise = candidate_engine.make_problem(80, 2)
     algorithm = HEGPUCB(BayesianFiniteWidth(80, 0.1, scale=EXPLORING), 0.1, 0.1)
-    _require_same_posterior("HE-GP-UCB", algorithm, kernel, elimination.NOISE_VAR, f, noise[:40], device)
+    _require_same_posterior("HE-GP-UCB", algorithm, kernel, candidate_engine.NOISE_VAR, f, noise[:40], device)
 
 
 def _he(device: torch.device, horizon: int, trials: int | None = None) -> Callable[[], Tensor]:
     """|U| = 16, s = 64, n = 1000."""
-    width = BayesianFiniteWidth(ARMS, elimination.DELTA, scale=EXPLORING)
-    kernel, f, noise = elimination.make_problem(ARMS, HE_TRIALS if trials is None else trials)
-    given = moved(kernel, device), elimination.NOISE_VAR, f.to(device), noise[:horizon].to(device)
-    return partial(run_rounds, HEGPUCB(width, 0.1, elimination.DELTA), *given)
+    width = BayesianFiniteWidth(ARMS, candidate_engine.DELTA, scale=EXPLORING)
+    kernel, f, noise = candidate_engine.make_problem(ARMS, HE_TRIALS if trials is None else trials)
+    given = moved(kernel, device), candidate_engine.NOISE_VAR, f.to(device), noise[:horizon].to(device)
+    return partial(run_rounds, HEGPUCB(width, 0.1, candidate_engine.DELTA), *given)
 
 
 def _part_of_he(parts: int, horizon: int) -> Callable[[], Tensor]:
@@ -240,7 +240,7 @@ def _part_of_he(parts: int, horizon: int) -> Callable[[], Tensor]:
 
 def measure_he(bench: Bench, targets: list[Target]) -> None:
     """500 rounds, by fused and by naive ops, and 50 on both devices."""
-    horizon = bench.full(elimination.ROUNDS)
+    horizon = bench.full(candidate_engine.ROUNDS)
     _he(bench.device, 40)()
     work = _he(bench.device, horizon)
     took, detail = bench.seconds(work)

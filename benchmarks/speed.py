@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import arm_engine, bkb, elimination, fits
+from benchmarks import arm_engine, bkb, candidate_engine, fits
 from benchmarks.arm_engine import gp_problem
 from benchmarks.asks import TOOLS, asks, data
 from benchmarks.bkb import linear_problem, make_problem, run
@@ -41,8 +41,8 @@ PARTS: dict[str, Work] = {
     "linear": bkb.linear,
     "dictionaries": bkb.small,
     "many_arms": bkb.large,
-    "candidates": lambda: elimination.separate(100, 8, 8, 4.0),
-    "candidates_1000": lambda: elimination.separate(1000, 4, 2, 1.0),
+    "candidates": lambda: candidate_engine.separate(100, 8, 8, 4.0),
+    "candidates_1000": lambda: candidate_engine.separate(1000, 4, 2, 1.0),
     "robust": fits.robust,
     "readings": fits.large,
     "asks": asks,
@@ -78,7 +78,7 @@ def smooth_dictionary(n: int, rounds: int) -> Work:
 
 def candidates(n: int, trials: int, form: str) -> Work:
     """HE-GP-UCB over 16 candidates."""
-    kernel, f, noise = elimination.make_problem(n, trials)
+    kernel, f, noise = candidate_engine.make_problem(n, trials)
     algorithm = HEGPUCB(BayesianFiniteWidth(n, 0.1, scale=EXPLORING), 0.1, 0.1, elimination=form)
     return lambda: run_rounds(algorithm, kernel, bkb.NOISE_VAR, f, noise[:150])
 
