@@ -8,7 +8,7 @@ upstream then would no longer call after a renaming. ``.ci/private_names.py`` co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from botorch.models.gpytorch import GPyTorchModel
@@ -146,8 +146,9 @@ def optuna_contains(distribution: Any, value: Any) -> bool:
 
 
 def keep_in_optuna_trial(study: Any, trial: Any, key: str, value: Any) -> None:
-    """Write an attribute of a trial to the storage of its study."""
-    study._storage.set_trial_system_attr(trial._trial_id, key, value)
+    """Write an attribute of a trial to the storage of its study, if it is there."""
+    with suppress(KeyError):
+        study._storage.set_trial_system_attr(trial._trial_id, key, value)
 
 
 def baybe_context(surrogate: Any) -> tuple[Any, Any, Any]:
