@@ -1,10 +1,9 @@
 """How time and memory grow with rounds, arms and observations, beside the theory: ``python -m benchmarks.slopes``.
 
-One JSON object a line; one thread; some ten minutes. ``--picture FILE`` draws the time of a round. A slope is that of
-logarithms, least squares over four sizes. ``theory`` is the slope, over the same sizes, of what a run costs by its code
-and paper (:data:`WORKS`), with the distinct arms and the dictionaries that it came to: how many there are is the
-problem's doing, not the method's. Every size is run in a process of its own, for its peak memory over what the problem
-itself takes; time is of the CPU.
+One JSON object a line; one thread; some ten minutes. A slope is that of logarithms, least squares over four sizes.
+``theory`` is the slope, over the same sizes, of what a run costs by its code and paper (:data:`WORKS`), with the
+distinct arms and the dictionaries that it came to: how many there are is the problem's doing, not the method's. Every
+size is run in a process of its own, for its peak memory over what the problem itself takes; time is of the CPU.
 
 Sizes are a decade apart; a factor of three to five where the theory is cubic (fits, candidates' kernels).
 """
@@ -29,7 +28,7 @@ from benchmarks.bkb import NOISE_VAR, make_problem
 from benchmarks.common import options, report, report_environment
 from benchmarks.loop import additive, noise_and_uniforms, rounds
 from bo_robust import BKBModel, RobustGP
-from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, TGPUCB, VUCB, MiniGPUCB
+from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, TGPUCB, VUCB
 from bo_robust.bandits.posteriors.arm_kernel import ROW_BLOCK, ArmKernel
 from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.bandits.shortlist import SHORTLIST_SIZE
@@ -98,7 +97,6 @@ def candidates(X: Tensor, _: Tensor | None = None) -> ArmKernel:
 WORKS = {
     "gp-ucb": Work(GPUCB, exact, (1_000_000, 100), (20_000, 30_000)),
     "tgp-ucb": Work(lambda w: TGPUCB(w, TGPTruncation(4.0, 1.0)), exact, (1_000_000, 100), (20_000, 30_000)),
-    "mini-gp-ucb": Work(lambda w: MiniGPUCB(w, 1.7), exact, (1_000_000, 100), (20_000, 30_000)),
     # ten neighbors in the list are the conditions of a design
     "v-ucb": Work(lambda w: VUCB(w, 0.1, 10), exact, (1_000_000, 100), (20_000, 30_000)),
     "he-gp-ucb": Work(
@@ -166,8 +164,8 @@ def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(np.maximum(values, 1e-3)), 1)[0])
 
 
-def grown(name: str, axis: str, n: int, T: int) -> list[float]:
-    """Run four sizes up to n or T, report both slopes, and return the seconds."""
+def grown(name: str, axis: str, n: int, T: int) -> None:
+    """Run four sizes up to n or T and report both slopes."""
     work, one = (arms if WORKS[name].T else fit), WORKS[name]
     sizes = [(n // one.step**i, T) if axis == "n" else (n, T // 10**i) for i in (3, 2, 1, 0)]
     with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
@@ -182,39 +180,18 @@ def grown(name: str, axis: str, n: int, T: int) -> list[float]:
             detail["points"] = [run.points for run in runs]
         title, most = f"{name}{fixed}: {what} against {axis}", round(theory + SLACK, 2)
         report(title, slope(along, measured), "log-log slope", detail, most=most)
-    return [run.seconds for run in runs]
-
-
-def picture(milliseconds: dict[str, dict[float, float]], path: Path) -> None:
-    """The time of a round of each method against the number of arms."""
-    import matplotlib.pyplot as plt  # takes a second
-
-    figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-    for name, points in milliseconds.items():
-        ax.loglog(list(points), list(points.values()), "o-", label=name, linewidth=1.2, markersize=3)
-    ax.set_xlabel("arms")
-    ax.set_ylabel("ms a round, one thread")
-    ax.grid(alpha=0.3)
-    ax.legend(fontsize=8)
-    figure.savefig(path, dpi=80)
 
 
 def main() -> None:
     """All methods, or those named."""
-    given, milliseconds = options(__doc__, only=WORKS, picture=str), {}
+    only = options(__doc__, only=WORKS).only
     report_environment()
-    for name in given.only:
+    for name in only:
         work = WORKS[name]
         (arms if work.T else fit)(name, 20, 20)  # what a first one loads
         if work.T:
             grown(name, "T", *work.T)
-        seconds, (n, T) = grown(name, "n", *work.n), work.n
-        if T:
-            milliseconds[name] = {
-                n // work.step**i: 1e3 * took / T for i, took in zip((3, 2, 1, 0), seconds, strict=True)
-            }
-    if given.picture:
-        picture(milliseconds, Path(given.picture))
+        grown(name, "n", *work.n)
 
 
 if __name__ == "__main__":
