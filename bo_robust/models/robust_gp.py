@@ -82,8 +82,9 @@ class RobustGP(RecommendingGP):
     are exact, and its ``distribution`` has the moments of the outcomes.
 
     A logarithm forgives a factor of ten, which is what people mistype. So an observation is held if it is an inlier in
-    the learnt scale alone, an outlier in the given one, and beyond all observations that are inliers in both scales. A
-    held observation stays in the model. It is not recommended, and enters no :meth:`predict`, until a replicate agrees.
+    the learnt scale alone, an outlier in the given one, and beyond all observations that are inliers in both scales,
+    unless the evidence of the learnt scale is decisive. A held observation stays in the model. It is not recommended,
+    and enters no :meth:`predict`, until a replicate agrees.
 
     Outliers become inliers again where a local deviation of f, a bump, is likelier than as many gross errors. A single
     outlier leaves this open. If it is better than all inliers, the variance of the posterior grows around its point by
