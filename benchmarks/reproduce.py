@@ -266,7 +266,7 @@ def draw(of: Sequence[Runs], path: Path) -> None:
     figure.supylabel("log10 regret, mean and 70 % interval")
     figure.savefig(path, dpi=70)
     plt.close(figure)
-    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)  # a third of the size
+    Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)  # a third of the size
 
 
 def differences(parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
