@@ -149,7 +149,7 @@ def find_outliers(data: SearchData, scales: Sequence[OutcomeScale]) -> tuple[Out
     found = [searches[0].fit()]
     # What has no value in a scale is a gross error there: in the given one, too, but for as many as are expected.
     inliers = found[0].inlier_mask
-    expected = max(1.0, data.prior.share * len(inliers))
+    expected = data.prior.expected(len(inliers))
     searches = [search for search in searches if np.sum(inliers & ~search.domain) <= expected]
     found += [search.fit(inliers) for search in searches[1:]]
     evidence = np.array([each.log_evidence for each in found])
@@ -177,16 +177,18 @@ def held_rows(data: SearchData, inliers: Rows, scale: OutcomeScale) -> Rows:
 def _held(data: SearchData, inliers: Rows, given: OutlierDetection, evidence: float) -> Rows:
     """Which rows are inliers in a learnt scale alone, and beyond all that are inliers in both scales, ``n`` bool.
 
-    None is where the ``evidence`` of the learnt scale is decisive: then it explains more than these rows. Two
-    replicates that both lie there confirm each other.
+    Two replicates that both lie there confirm each other. None is held where the ``evidence`` of the learnt scale is
+    decisive: then it explains more than these rows. For more rows than are expected to be wrong half as much decides.
     """
     both, alone = inliers & given.inlier_mask, inliers & ~given.inlier_mask
     held = np.zeros_like(inliers)
-    if both.any() and evidence - given.log_evidence < data.prior.scale_evidence:
+    if both.any():
         for beyond in (data.y > data.y[both].max(), data.y < data.y[both].min()):
             side = alone & beyond
             held |= side & ~np.any(data.replicates & side, axis=1)
-    return held
+    few = np.sum(held) <= data.prior.expected(len(held))
+    decisive = evidence - given.log_evidence >= (2.0 if few else 1.0) * data.prior.scale_evidence
+    return np.zeros_like(held) if decisive else held
 
 
 class OutlierSearch:

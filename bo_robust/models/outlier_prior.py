@@ -23,8 +23,9 @@ class OutlierPrior:
     evidence_required: float = 5.0
     """Nats by which outliers must improve on no outliers: very strong evidence (Kass & Raftery 1995)."""
     scale_evidence: float = 8.0
-    """Nats by which another outcome scale must improve on the given one: good outliers make data skewed, too. Where it
-    improves by twice as many, no observation is held."""
+    """Nats by which another outcome scale must improve on the given one: good outliers make data skewed, too. No
+    observation is held where it improves by three times as many, or by twice, if more would be held than are expected
+    to be outliers."""
     noise: float = 0.1
     """Standard deviation of the noise that the search adds to that of the model."""
     min_observations: int = 4
@@ -46,6 +47,10 @@ class OutlierPrior:
     def least_deviation_probability(self) -> float:
         """Least prior probability of a local deviation, a fifth of ``share``: one observation decides nothing."""
         return self.share / 5.0
+
+    def expected(self, n: int) -> float:
+        """How many outliers are expected among n observations, at least one."""
+        return max(1.0, self.share * n)
 
     def __post_init__(self) -> None:
         if not (is_number(self.share) and 0.0 < self.share < 0.5):
