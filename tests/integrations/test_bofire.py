@@ -106,7 +106,7 @@ def test_a_strategy_from_json_takes_skewed_values():
     assert len(strategy.ask(1)) == 1
     assert bool((strategy.predict(data)["y_sd"] > 0.0).all())
     wrong = data.copy()
-    wrong.loc[int(data["y"].argmax()), "y"] *= 10.0
+    wrong.loc[int(data["y"].argmax()), "y"] *= 100.0
     strategy.tell(wrong, replace=True)
     found = [*outlier_experiments(strategy).index, *held_experiments(strategy).index]
     assert int(data["y"].argmax()) in found
