@@ -9,10 +9,8 @@ settings made here, for conditions under which a fit may fail, or has no reason 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -85,10 +83,9 @@ class Setting(NamedTuple):
 
 def settings(seed: int) -> Iterator[Setting]:
     """Every algorithm that eliminates in the shipped configurations, then the settings made here."""
-    data_dir = Path(os.environ["BO_ROBUST_DATA"]) if "BO_ROBUST_DATA" in os.environ else None
     for name in CONFIGURATIONS:
         for panel in parse(read(find_configuration(f"unknown_hyperparameters/{name}")) | {"seed": seed}).panels:
-            problem = build_problem(panel, range(TRIALS), data_dir, torch.device("cpu"))
+            problem = build_problem(panel, range(TRIALS), None, torch.device("cpu"))
             for method in panel.methods:
                 if method.name in ("he-gp-ucb", "he-stable-opt"):
                     algorithm = build_algorithm(method, panel, problem)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import math
 import operator
-import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -126,11 +125,10 @@ class Runs:
         self.folder.mkdir(parents=True, exist_ok=True)
         before = json.loads(taken.read_text()) if taken.exists() else 0.0
         finished = (folder / "summary.json").exists()
-        data_dir = Path(os.environ["BO_ROBUST_DATA"]) if "BO_ROBUST_DATA" in os.environ else None
         if not (finished and self.stored):
             console = Console(stderr=True, width=110)
             try:
-                runs.start(config, folder, data_dir=data_dir, workers=workers, console=console)
+                runs.start(config, folder, workers=workers, console=console)
             finally:
                 taken.write_text(json.dumps(before + (0.0 if finished else time.perf_counter() - start)))
         self.parts.append(self._part(folder))

@@ -124,7 +124,8 @@ class RobustSampler(BaseSampler):
         """Return their values for this trial; none before the first trial is completed."""
         if not search_space:
             return {}
-        self._check_fixed(study)
+        if self._fixed:
+            self._check_fixed(study)
         with _one_proposal_at_a_time:  # so that of two threads the second sees what the first chose
             history = _History(study, search_space, trial.number)
             (row,) = self._suggest(study, history, q=1, trial=trial.number).X.tolist()

@@ -149,8 +149,7 @@ def find_outliers(data: SearchData, scales: Sequence[OutcomeScale]) -> tuple[Out
     found = [searches[0].fit()]
     # What has no value in a scale is a gross error there: in the given one, too, but for as many as are expected.
     inliers = found[0].inlier_mask
-    expected = data.prior.expected(len(inliers))
-    searches = [search for search in searches if np.sum(inliers & ~search.domain) <= expected]
+    searches = [each for each in searches if np.sum(inliers & ~each.domain) <= data.prior.expected(len(inliers))]
     found += [search.fit(inliers) for search in searches[1:]]
     evidence = np.array([each.log_evidence for each in found])
     evidence[1:] -= data.prior.scale_evidence
@@ -186,9 +185,8 @@ def _held(data: SearchData, inliers: Rows, given: OutlierDetection, evidence: fl
         for beyond in (data.y > data.y[both].max(), data.y < data.y[both].min()):
             side = alone & beyond
             held |= side & ~np.any(data.replicates & side, axis=1)
-    few = np.sum(held) <= data.prior.expected(len(held))
-    decisive = evidence - given.log_evidence >= (2.0 if few else 1.0) * data.prior.scale_evidence
-    return np.zeros_like(held) if decisive else held
+    decisive = data.prior.scale_evidence * (2.0 if np.sum(held) <= data.prior.expected(len(held)) else 1.0)
+    return held if evidence - given.log_evidence < decisive else np.zeros_like(held)
 
 
 class OutlierSearch:
