@@ -116,20 +116,24 @@ def score(make: Callable[[Tensor, Tensor], Any], data: Split, seed: int) -> Scor
     began = time.process_time()
     model = fitted(make(data.X, data.Y))
     seconds = time.process_time() - began
+    nlpd, median = predicted(model, data.X_held_out, data.Y_held_out)
+    error = (median - data.Y_held_out).square().mean().sqrt()
+    name = str(getattr(model, "outcome_scale", "y"))
+    return Score(nlpd, float(error), flagged_by(model), held(model), seconds, name)
+
+
+def predicted(model: Any, X: Tensor, Y: Tensor) -> tuple[float, Tensor]:
+    """The NLPD of observations ``m x 1`` at points ``m x d``, in nats a row, and their medians."""
     with torch.no_grad():
-        posterior: Any = model.eval().posterior(data.X_held_out, observation_noise=True)
-    Y, log_slope, median = data.Y_held_out, torch.zeros_like(data.Y_held_out), posterior.mean
+        posterior: Any = model.eval().posterior(X, observation_noise=True)
+    log_slope, median = torch.zeros_like(Y), posterior.mean
     if isinstance(posterior, ScaledPosterior):
         scale, posterior = posterior.scale, posterior.latent
         inside = scale.contains(Y)
         log_slope = scale.log_slope(Y).where(inside, -math.inf)
         Y, median = scale.transform(Y).where(inside, 0.0), scale.untransform(posterior.mean)
     density = torch.distributions.Normal(posterior.mean, posterior.variance.sqrt()).log_prob(Y) + log_slope
-    density = density.clamp_min(LEAST_DENSITY)
-    name = str(getattr(model, "outcome_scale", "y"))
-    error = (median - data.Y_held_out).square().mean().sqrt()
-    flagged = flagged_by(model)
-    return Score(float(-density.mean()), float(error), flagged, held(model), seconds, name)
+    return float(-density.clamp_min(LEAST_DENSITY).mean()), median
 
 
 Result = tuple[Split, Score, Score]  # with the scores of SingleTaskGP and of a model
