@@ -290,7 +290,7 @@ class SearchSpace:
             for i, grid in grids.items():
                 ends[0, i], ends[1, i] = grid[0], grid[-1]
             codes = {i: [float(k) for k in range(count)] for i, count in counts.items()}
-            u, _ = optimize_acqf_mixed_alternating(_OneHot(acqf, counts), ends, grids, codes, **search)
+            u, _ = optimize_acqf_mixed_alternating(OneHotAcquisition(acqf, counts), ends, grids, codes, **search)
         else:
             options: dict[str, Any] = {
                 "sample_around_best": around_best and not limited,
@@ -301,7 +301,7 @@ class SearchSpace:
         return self._with_fixed_values(self._decoded(u.detach().cpu()))
 
 
-class _OneHot(AcquisitionFunction):
+class OneHotAcquisition(AcquisitionFunction):
     """An acquisition function on one column per parameter, where a category is the number of its value."""
 
     def __init__(self, acqf: AcquisitionFunction, counts: Mapping[int, int]) -> None:
@@ -310,7 +310,11 @@ class _OneHot(AcquisitionFunction):
         self.acqf, self.counts = acqf, counts
 
     def forward(self, X: Tensor) -> Tensor:
-        return self.acqf(_one_hot(X, self.counts))
+        return self.acqf(self.encode(X))
+
+    def encode(self, X: Tensor) -> Tensor:
+        """The points as the wrapped function sees them, with one column for each value of a category."""
+        return _one_hot(X, self.counts)
 
 
 def _one_hot(u: Tensor, counts: Mapping[int, int]) -> Tensor:
