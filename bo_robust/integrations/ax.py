@@ -50,6 +50,7 @@ from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
+from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.methods import DEFAULT, METHODS, choose, flagged, held, predict, reliable
 from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.models.reward_units import rescaling_unit
@@ -110,6 +111,7 @@ class RobustAcquisition(Acquisition):
     acqf: Any
     X_observed: Tensor | None
     X_pending: Tensor | None
+    known_pending: Tensor | None  # the acquisition is told of these, as pending points take it long where they are many
 
     def __init__(self, *, surrogate: Any, botorch_acqf_class: Any, torch_opt_config: Any, **options: Any) -> None:
         several = torch_opt_config.is_moo or torch_opt_config.outcome_constraints is not None
@@ -133,6 +135,11 @@ class RobustAcquisition(Acquisition):
         )
         if isinstance(self.acqf, ValueAtRiskUCB):
             self.acqf = ValueOfDesigns(self.acqf)
+        self.repeats = isinstance(self.acqf, ValueOfDesigns) or type(self.acqf) in CONSTRUCTORS
+        self.known_pending = self.X_pending
+        most = MOST_PENDING_OF_BOUNDS if isinstance(self.acqf, ValueOfDesigns) else MOST_PENDING
+        if type(self.acqf) not in CONSTRUCTORS and self.X_pending is not None and len(self.X_pending) > most:
+            self.known_pending = self.X_pending[foremost_pending(self.acqf, self.X_pending, most)]
 
     def optimize(
         self, n: int, search_space_digest: Any, *constraints: Any, **options: Any
@@ -140,8 +147,7 @@ class RobustAcquisition(Acquisition):
         """As in Ax: points ``n x d``, their values ``n`` and weights ``n``."""
         options |= dict(zip(("inequality_constraints", "equality_constraints"), constraints, strict=False))
         avoided = observed, pending = self.X_observed, self.X_pending
-        repeats = isinstance(self.acqf, ValueOfDesigns) or type(self.acqf) in CONSTRUCTORS
-        if repeats:
+        if self.repeats:
             self.X_observed = self.X_pending = None  # what `optimize` avoids; the acquisition knows of both
         finite = _Columns.of(search_space_digest).finite
         fixed = options.get("fixed_features") or {}
@@ -160,12 +166,13 @@ class RobustAcquisition(Acquisition):
                 values.append(value.reshape(-1))
                 if len(points) < n:
                     pending = x if pending is None else torch.cat([pending, x])
-                    self.acqf.set_X_pending(pending)
-                    self.X_pending = None if repeats else pending
+                    self.X_pending = None if self.repeats else pending
+                    known = [] if self.known_pending is None else [self.known_pending]
+                    self.acqf.set_X_pending(torch.cat([*known, *points]))
         finally:
             self.X_observed, self.X_pending = avoided
             if len(points) > 1:
-                self.acqf.set_X_pending(self.X_pending)
+                self.acqf.set_X_pending(self.known_pending)
         return torch.cat(points), torch.cat(values), torch.ones(len(points), dtype=points[0].dtype)
 
     def _search(self, digest: Any, **options: Any) -> tuple[Tensor, Tensor]:

@@ -321,6 +321,20 @@ def test_several_points_at_once_are_different_arms():
     assert len({(p["k"], p["s"]) for p in chosen} | set(known)) == 8
 
 
+def test_of_many_pending_trials_the_foremost_are_told():
+    client = finite(box(x=(-1.0, 3.0), z=(0.0, 1.0)), initial=3)
+    run(client, 6)
+    for x, z in torch.rand(60, 2, generator=torch.Generator().manual_seed(0)).tolist():
+        client.attach_trial(parameters={"x": 4.0 * x - 1.0, "z": z})
+    ask(client)
+    acquisition = fitted(client)._acquisition
+    assert len(acquisition.X_pending) == 60
+    assert len(acquisition.known_pending) == 50
+    adapter = client._generation_strategy.fit(client._experiment)
+    options = {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 16}}
+    assert len({tuple(arm.parameters.values()) for arm in adapter.gen(n=2, model_gen_options=options).arms}) == 2
+
+
 def test_fixed_values_of_an_unordered_choice_are_obeyed():
     client = finite([unordered("s", list("uvwx")), whole("k", 1, 3)])
     measure(client, 4)
