@@ -24,6 +24,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
+from bo_robust.acquisition.noisy_improvement import noisy_improvement
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.methods import Choice, flagged, held, predict, reliable
 from bo_robust.models import RobustGP, TruncatedGP, marginal_moments, suggest_replicates
@@ -184,8 +185,10 @@ class Analysis:
         options: dict[str, Any] = {"X_pending": pending, "prune_baseline": True}
         if len(self.models) > m:
             options["constraints"] = [partial(_output, j) for j in range(m, len(self.models))]
+        if not self.outputs.several:
+            return noisy_improvement(self.model, baseline, **options)
         if m == 1:
-            objective = GenericMCObjective(partial(_output, 0)) if self.outputs.several else None
+            objective = GenericMCObjective(partial(_output, 0))
             return qLogNoisyExpectedImprovement(self.model, baseline, objective=objective, **options)
         with torch.no_grad():
             mean = self.model.posterior(baseline).mean[:, :m]

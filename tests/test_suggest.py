@@ -11,7 +11,7 @@ from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from bo_robust.analysis import _failure_model, _WhereTrialsSucceed
 from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.outcomes import _sentinel
-from bo_robust.search_space import SearchSpace, among
+from bo_robust.search_space import OneHotAcquisition, SearchSpace, among
 from bo_robust.suggest import Data, Space, suggest
 
 SEARCH = {"restarts": 2, "raw_samples": 32}
@@ -110,6 +110,51 @@ def test_many_pending_designs_beside_conditions():
         for some in (many[:200], many)
     )
     assert few[0, 0] == pytest.approx(float(all_but_few[0, 0]), abs=0.1)
+
+
+def test_a_mixed_search_starts_around_the_best_designs_in_its_own_columns():
+    space = SearchSpace.from_space(
+        Space(bounds=[[0.0] * 3, [3.0, 1.0, 2.0]], categorical={0: range(4), 2: range(3)}), []
+    )
+    g = torch.Generator().manual_seed(0)
+    X = torch.stack([torch.randint(0, 4, (30,), generator=g), torch.rand(30, generator=g), torch.arange(30) % 3], -1)
+    coordinates = space.encode(X.double())
+
+    class Sum(AcquisitionFunction):
+        X_baseline = coordinates
+
+        def forward(self, U):
+            return U[..., 0, 4]
+
+    acqf = OneHotAcquisition(Sum(model=None), {0: 4, 2: 3})
+    assert torch.equal(acqf.encode(acqf.decode(coordinates)), coordinates)
+    assert torch.equal(acqf.X_baseline, X.double()[X[:, 1].argsort(descending=True)[:20]])
+
+
+MIXED = """
+import resource, time, torch
+from bo_robust import suggest
+g = torch.Generator().manual_seed(0)
+codes = [torch.randint(0, k, (400,), generator=g).double() for k in (4, 3)]
+X = torch.stack([*codes, *torch.rand(2, 400, generator=g, dtype=torch.float64)], -1)
+z = torch.tensor([0.0, 1.0, 0.3, -0.7])[X[:, 0].long()] + torch.tensor([0.0, 0.5, -0.5])[X[:, 1].long()]
+z = 0.3 * (z - 4.0 * (X[:, 2] - 0.4) ** 2 + torch.sin(4.0 * X[:, 3]))
+Y = (z + 0.8 * torch.randn(400, generator=g, dtype=torch.float64)).exp()
+space = {"bounds": [[0.0] * 4, [3.0, 2.0, 1.0, 1.0]], "categorical": {0: range(4), 1: range(3)}}
+start = time.process_time()
+found = suggest(X, Y, **space)
+seconds = time.process_time() - start
+print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, int(found.model.outcome_scale.is_identity))
+"""
+
+
+@pytest.mark.slow
+def test_a_learnt_scale_in_a_mixed_space_takes_seconds_and_little_memory():
+    done = subprocess.run([sys.executable, "-c", MIXED], capture_output=True, text=True, check=True)
+    seconds, gigabytes, identity = map(float, done.stdout.split())
+    assert not identity
+    assert seconds < 8.0
+    assert gigabytes < 1.2
 
 
 MANY = """
