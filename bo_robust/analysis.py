@@ -109,11 +109,11 @@ class Analysis:
 
     @cached_property
     def _known_pending(self) -> Tensor:
-        """Rows of the pending designs that the acquisition function is told of, some where they are many."""
+        """Rows of the pending designs that the acquisition function gets, the foremost where they are many."""
         every = torch.arange(len(self.X_pending))
-        told_at_little_cost = self.choice.acquisition is not None and not self.space.conditioned
+        cheap = self.choice.acquisition is not None and not self.space.conditioned  # a bound of one design
         most = MOST_PENDING_OF_BOUNDS if self.space.conditioned else MOST_PENDING
-        if told_at_little_cost or len(every) <= most:
+        if cheap or len(every) <= most:
             return every
         pending = self._coordinates(self.X_pending)
         return foremost_pending(self._acquisition(None), pending, most, self._designs(self.X_pending)).cpu()

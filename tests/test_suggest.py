@@ -60,8 +60,8 @@ def test_what_lies_outside_the_bounds_is_not_to_be_recommended():
     assert suggest(X, y, bounds=[[40, 0], [120, 1]], q=0).best == next_best
 
 
-def told(monkeypatch):
-    """The numbers of pending designs that noisy improvement is told of, one for each acquisition."""
+def pending_numbers(monkeypatch):
+    """The numbers of pending designs that noisy improvement gets, one for each acquisition."""
     numbers, start = [], qLogNoisyExpectedImprovement._init_baseline
 
     def watched(self, X_pending=None, **options):
@@ -72,14 +72,14 @@ def told(monkeypatch):
     return numbers
 
 
-def test_few_pending_designs_are_all_told(monkeypatch):
-    numbers = told(monkeypatch)
+def test_noisy_improvement_gets_all_of_few_pending_designs(monkeypatch):
+    numbers = pending_numbers(monkeypatch)
     suggest(designs(), f(designs()), bounds=BOX, X_pending=designs(50, seed=1), q=2, **SEARCH)
     assert numbers == [50, 51]
 
 
-def test_of_many_pending_designs_the_foremost_are_told(monkeypatch):
-    numbers, many = told(monkeypatch), designs(300, seed=1)
+def test_noisy_improvement_gets_the_foremost_of_many_pending(monkeypatch):
+    numbers, many = pending_numbers(monkeypatch), designs(300, seed=1)
     suggest(designs(), f(designs()), bounds=BOX, X_pending=many, q=2, **SEARCH)
     assert max(numbers) == 51
     numbers.clear()

@@ -19,7 +19,7 @@ def foremost_pending(
 
     Noisy improvement samples f at all pending designs with every candidate, which takes seconds and gigabytes from
     some hundreds on. A pending design matters where the next one would be chosen: so these are the designs of the
-    largest acquisition values, ten at a time, each time given those before. The acquisition function is told of them.
+    largest acquisition values, ten at a time, each time given those before. They become its ``X_pending``.
 
     Args:
         acqf: Acquisition function of one design, such as ``qLogNoisyExpectedImprovement``.

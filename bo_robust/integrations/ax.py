@@ -111,7 +111,7 @@ class RobustAcquisition(Acquisition):
     acqf: Any
     X_observed: Tensor | None
     X_pending: Tensor | None
-    known_pending: Tensor | None  # the acquisition is told of these, as pending points take it long where they are many
+    known_pending: Tensor | None  # those that the acquisition gets, the foremost where they are many
 
     def __init__(self, *, surrogate: Any, botorch_acqf_class: Any, torch_opt_config: Any, **options: Any) -> None:
         several = torch_opt_config.is_moo or torch_opt_config.outcome_constraints is not None

@@ -17,7 +17,7 @@ def pending(n):
     return torch.rand(n, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
-def test_designs_of_the_largest_values_come_first_and_are_told():
+def test_designs_of_the_largest_values_come_first():
     X, acqf = pending(300), noisy_improvement()
     with torch.no_grad():
         alone = noisy_improvement()(X.unsqueeze(1))
@@ -38,7 +38,7 @@ def test_what_is_left_out_matters_little():
         assert every(chosen) > values.max() - 1.0  # of values from -45 to -7
 
 
-def test_few_pending_designs_are_all_told():
+def test_few_pending_designs_are_all_kept():
     X, acqf = pending(7), noisy_improvement()
     assert sorted(foremost_pending(acqf, X).tolist()) == list(range(7))
     assert len(foremost_pending(acqf, pending(30), most=20)) == 20

@@ -321,7 +321,7 @@ def test_several_points_at_once_are_different_arms():
     assert len({(p["k"], p["s"]) for p in chosen} | set(known)) == 8
 
 
-def test_of_many_pending_trials_the_foremost_are_told():
+def test_acquisition_gets_the_foremost_of_many_pending_trials():
     client = finite(box(x=(-1.0, 3.0), z=(0.0, 1.0)), initial=3)
     run(client, 6)
     for x, z in torch.rand(60, 2, generator=torch.Generator().manual_seed(0)).tolist():
