@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -24,6 +24,8 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
+from bo_robust.acquisition.noisy_improvement import noisy_improvement
+from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.methods import Choice, flagged, held, predict, reliable
 from bo_robust.models import RobustGP, TruncatedGP, marginal_moments, suggest_replicates
 from bo_robust.models.marginal_likelihood import fit_evidence
@@ -37,6 +39,7 @@ HALFWAY = 0.5  # between the label of a success and that of a failure
 # The acquisition falls by this times the squared excess of the label over HALFWAY. Where failure is sure it is 2,500
 # lower, which rules the design out. A steeper fall would stop line searches at the edge.
 STEEP = 1e4
+ROUNDING = 1e-9  # of a coordinate in the unit cube
 
 
 class Analysis:
@@ -91,13 +94,29 @@ class Analysis:
 
     def maximize(self, chosen: Tensor, restarts: int, raw_samples: int) -> Tensor:
         """The design of the largest acquisition value, ``1 x d``, beside the chosen ones."""
-        pending = torch.cat([self.pending, self.space.encode(chosen).to(self.U)])
-        if not pending.isfinite().all():  # conditions that are not known yet
-            pending = self._designs(torch.cat([self.X_pending, chosen]))
+        pending = self._coordinates(torch.cat([self.X_pending[self._known_pending], chosen]))
         acqf = self._acquisition(pending if len(pending) else None)
         if self.failing is not None:
             acqf = _WhereTrialsSucceed(acqf, self.failing)
+        if len(self._known_pending) < len(self.pending) and not self.space.conditioned:
+            acqf = _Elsewhere(acqf, self.pending)
         return self.space.maximize(acqf, restarts, raw_samples, self.U.device, self._known(chosen))
+
+    def _coordinates(self, pending: Tensor) -> Tensor:
+        """Coordinates of pending designs, without their conditions where some are not known yet."""
+        coordinates: Tensor = self.space.encode(pending).to(self.U)
+        return coordinates if coordinates.isfinite().all() else self._designs(pending)
+
+    @cached_property
+    def _known_pending(self) -> Tensor:
+        """Rows of the pending designs that the acquisition function gets, the foremost where they are many."""
+        every = torch.arange(len(self.X_pending))
+        cheap = self.choice.acquisition is not None and not self.space.conditioned  # a bound of one design
+        most = MOST_PENDING_OF_BOUNDS if self.space.conditioned else MOST_PENDING
+        if cheap or len(every) <= most:
+            return every
+        pending = self._coordinates(self.X_pending)
+        return foremost_pending(self._acquisition(None), pending, most, self._designs(self.X_pending)).cpu()
 
     def _designs(self, x: Tensor) -> Tensor:
         """Coordinates of designs without their conditions."""
@@ -166,8 +185,10 @@ class Analysis:
         options: dict[str, Any] = {"X_pending": pending, "prune_baseline": True}
         if len(self.models) > m:
             options["constraints"] = [partial(_output, j) for j in range(m, len(self.models))]
+        if not self.outputs.several:
+            return noisy_improvement(self.model, baseline, **options)
         if m == 1:
-            objective = GenericMCObjective(partial(_output, 0)) if self.outputs.several else None
+            objective = GenericMCObjective(partial(_output, 0))
             return qLogNoisyExpectedImprovement(self.model, baseline, objective=objective, **options)
         with torch.no_grad():
             mean = self.model.posterior(baseline).mean[:, :m]
@@ -199,6 +220,23 @@ class _WhereTrialsSucceed(AcquisitionFunction):
         """Values ``b`` at designs ``b x 1 x d``."""
         excess = (self.failing.posterior(X).mean.squeeze(-1).squeeze(-1) - HALFWAY).clamp_min(0.0)
         value: Tensor = self.acqf(X) - STEEP * excess.square()
+        return value
+
+
+class _Elsewhere(AcquisitionFunction):
+    """An acquisition function that rules out pending designs, so that it need not know all of them."""
+
+    def __init__(self, acqf: Any, taken: Tensor) -> None:
+        super().__init__(model=acqf.model)
+        self.acqf, self.taken = acqf, taken
+        self.set_X_pending(None)
+        if (baseline := getattr(acqf, "X_baseline", None)) is not None:
+            self.X_baseline = baseline
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Values ``b`` at designs ``b x 1 x d``."""
+        same = ((X - self.taken).abs() <= ROUNDING).all(-1).any(-1)
+        value: Tensor = self.acqf(X) - STEEP * same
         return value
 
 

@@ -9,6 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
+from bo_robust.acquisition.pending import MOST_PENDING
 from bo_robust.cells import FAILED, TableError, advice, is_pending, word, written
 from bo_robust.column_options import column_options, inequalities, limits_of, requirement, sums
 from bo_robust.columns import Column, ColumnOptions, column_of, left_out, spellings
@@ -140,6 +141,11 @@ class Campaign:
                     self.notes.append(f"Row {line} has no {missing[0]} yet, so it counts as pending.")
             else:
                 self.read.append(i)
+        if self.listed is None and len(self.pending) > MOST_PENDING:
+            self.notes.append(
+                f"{len(self.pending)} rows are pending, as in a list of all designs; if nobody measures them, remove "
+                "them from the file and list all designs in another one, with --candidates FILE."
+            )
 
     def _read(self) -> None:
         """Read designs, readings and what requirements are short of."""

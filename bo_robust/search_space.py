@@ -13,6 +13,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+from botorch.optim.utils import get_X_baseline
 from botorch.utils.sampling import get_polytope_samples
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -25,6 +26,8 @@ from bo_robust.utils.random import stream
 MOST_POINTS = 4096  # combinations of discrete columns up to which every one is evaluated
 WEIGHED = 0.02  # of a sum, by which a design as it was weighed may differ; it may be measured a second time
 EXACT = 1e-6  # of a constraint's largest term, up to which it counts as fulfilled
+STARTS = 20  # points around which a mixed search starts; BoTorch draws 20 designs around each
+BLOCK = 256  # designs evaluated at once in a mixed space, which bounds the memory
 SPREAD = 64  # random designs of which an initial design under constraints takes the one farthest from all others
 
 Constraint = tuple[Sequence[int], Sequence[float], float]  # columns, coefficients and right-hand side, as in BoTorch
@@ -289,8 +292,9 @@ class SearchSpace:
             grids = {i: ((v - low[i]) / (high[i] - low[i])).tolist() for i, v in discrete.items()}
             for i, grid in grids.items():
                 ends[0, i], ends[1, i] = grid[0], grid[-1]
+            search["options"] = {"init_batch_limit": BLOCK, **({} if around_best else {"num_spray_points": 0})}
             codes = {i: [float(k) for k in range(count)] for i, count in counts.items()}
-            u, _ = optimize_acqf_mixed_alternating(_OneHot(acqf, counts), ends, grids, codes, **search)
+            u, _ = optimize_acqf_mixed_alternating(OneHotAcquisition(acqf, counts), ends, grids, codes, **search)
         else:
             options: dict[str, Any] = {
                 "sample_around_best": around_best and not limited,
@@ -301,7 +305,7 @@ class SearchSpace:
         return self._with_fixed_values(self._decoded(u.detach().cpu()))
 
 
-class _OneHot(AcquisitionFunction):
+class OneHotAcquisition(AcquisitionFunction):
     """An acquisition function on one column per parameter, where a category is the number of its value."""
 
     def __init__(self, acqf: AcquisitionFunction, counts: Mapping[int, int]) -> None:
@@ -309,8 +313,39 @@ class _OneHot(AcquisitionFunction):
         self.set_X_pending(None)  # the wrapped function knows them
         self.acqf, self.counts = acqf, counts
 
+    @property
+    def X_baseline(self) -> Tensor:
+        """Points around which BoTorch's search starts too, in the columns that it sees."""
+        baseline = get_X_baseline(self.acqf)
+        if baseline is None:
+            raise AttributeError("this acquisition function knows no points.")
+        return self.decode(_best_of(self.acqf, baseline))
+
     def forward(self, X: Tensor) -> Tensor:
-        return self.acqf(_one_hot(X, self.counts))
+        return self.acqf(self.encode(X))
+
+    def encode(self, X: Tensor) -> Tensor:
+        """The points as the wrapped function sees them, with one column for each value of a category."""
+        return _one_hot(X, self.counts)
+
+    def decode(self, X: Tensor) -> Tensor:
+        """The points that :meth:`encode` makes these of."""
+        columns, start = [], 0
+        for i in range(X.shape[-1] - sum(count - 1 for count in self.counts.values())):
+            width = self.counts.get(i, 1)
+            part = X[..., start : start + width]
+            columns.append(part.argmax(-1).to(X) if i in self.counts else part[..., 0])
+            start += width
+        return torch.stack(columns, -1)
+
+
+def _best_of(acqf: AcquisitionFunction, X: Tensor) -> Tensor:
+    """Points of the largest acquisition values, at most STARTS, out of ``n x d``."""
+    if len(X) <= STARTS:
+        return X
+    with torch.no_grad():
+        value = torch.cat([acqf(part) for part in X.unsqueeze(-2).split(BLOCK)])
+    return X[value.argsort(descending=True, stable=True)[:STARTS]]
 
 
 def _one_hot(u: Tensor, counts: Mapping[int, int]) -> Tensor:

@@ -247,6 +247,14 @@ def test_the_page_shows_what_is_printed(tmp_path, capsys, monkeypatch):
             assert re.sub(r"\d+(\.\d+)?", "", one) == re.sub(r"\d+(\.\d+)?", "", other)
 
 
+def test_many_pending_rows_look_like_a_list(write, capsys):
+    rest = [[t, s, ""] for t in range(40, 70) for s in ("DMF", "water")]
+    for pending in (50, 51):
+        assert call(write(rows(12) + rest[:pending])) == 0
+        said = f"{pending} rows are pending, as in a list of all designs; " in capsys.readouterr().err
+        assert said == (pending > 50)
+
+
 def test_a_list_that_is_all_measured_says_so(write, capsys):
     grid = [(t, s, h) for t in (60, 70, 80) for s in ("DMF", "water") for h in (2, 4)]
     table = [[t, s, h, round(50 - ((t - 80) / 8) ** 2 + 6 * (s == "DMF") + h, 2)] for t, s, h in grid]

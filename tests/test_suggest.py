@@ -1,14 +1,17 @@
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 
 from bo_robust.analysis import _failure_model, _WhereTrialsSucceed
 from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.outcomes import _sentinel
-from bo_robust.search_space import SearchSpace
+from bo_robust.search_space import OneHotAcquisition, SearchSpace, among
 from bo_robust.suggest import Data, Space, suggest
 
 SEARCH = {"restarts": 2, "raw_samples": 32}
@@ -55,6 +58,122 @@ def test_what_lies_outside_the_bounds_is_not_to_be_recommended():
     best, next_best = np.argsort(-y)[:2]
     X[best, 0] *= 10.0
     assert suggest(X, y, bounds=[[40, 0], [120, 1]], q=0).best == next_best
+
+
+def pending_numbers(monkeypatch):
+    """The numbers of pending designs that noisy improvement gets, one for each acquisition."""
+    numbers, start = [], qLogNoisyExpectedImprovement._init_baseline
+
+    def watched(self, X_pending=None, **options):
+        numbers.append(0 if X_pending is None else len(X_pending))
+        return start(self, X_pending=X_pending, **options)
+
+    monkeypatch.setattr(qLogNoisyExpectedImprovement, "_init_baseline", watched)
+    return numbers
+
+
+def test_noisy_improvement_gets_all_of_few_pending_designs(monkeypatch):
+    numbers = pending_numbers(monkeypatch)
+    suggest(designs(), f(designs()), bounds=BOX, X_pending=designs(50, seed=1), q=2, **SEARCH)
+    assert numbers == [50, 51]
+
+
+def test_noisy_improvement_gets_the_foremost_of_many_pending(monkeypatch):
+    numbers, many = pending_numbers(monkeypatch), designs(300, seed=1)
+    suggest(designs(), f(designs()), bounds=BOX, X_pending=many, q=2, **SEARCH)
+    assert max(numbers) == 51
+    numbers.clear()
+    table = torch.cat([many, designs(5, seed=2)])
+    found = suggest(designs(), f(designs()), candidates=table, X_pending=many, q=3, **SEARCH)
+    assert max(numbers) <= 52
+    assert not among(found.X, many).any()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_none_of_many_pending_designs_on_a_grid_is_proposed(noise):
+    grid = torch.cartesian_prod(*[torch.arange(20.0, dtype=torch.float64)] * 3)  # more than are listed
+    grid = grid[torch.randperm(len(grid), generator=torch.Generator().manual_seed(1))]
+    Y = -((grid[:15] / 20.0 - 0.4) ** 2).sum(1)
+    Y += noise * torch.randn(15, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    rest = grid[15:]
+    near = rest[((rest - 8.0) ** 2).sum(1).argsort()[:1500]]
+    space = Space(bounds=[[0.0] * 3, [19.0] * 3], discrete={i: range(20) for i in range(3)})
+    assert not among(suggest(Data(grid[:15], Y, X_pending=near), space=space, q=3, **SEARCH).X, near).any()
+
+
+def test_many_pending_designs_beside_conditions():
+    X = designs(15, bounds=[[0.0, 0.0], [1.0, 1.0]])
+    many = designs(210, seed=1, bounds=[[0.0, 0.0], [1.0, 1.0]])
+    Y = -((X - 0.4) ** 2).sum(1)
+    few, all_but_few = (
+        suggest(X, Y, bounds=[[0.0, 0.0], [1.0, 1.0]], conditions=[1], X_pending=some, **SEARCH).X
+        for some in (many[:200], many)
+    )
+    assert few[0, 0] == pytest.approx(float(all_but_few[0, 0]), abs=0.1)
+
+
+def test_a_mixed_search_starts_around_the_best_designs_in_its_own_columns():
+    space = SearchSpace.from_space(
+        Space(bounds=[[0.0] * 3, [3.0, 1.0, 2.0]], categorical={0: range(4), 2: range(3)}), []
+    )
+    g = torch.Generator().manual_seed(0)
+    X = torch.stack([torch.randint(0, 4, (30,), generator=g), torch.rand(30, generator=g), torch.arange(30) % 3], -1)
+    coordinates = space.encode(X.double())
+
+    class Sum(AcquisitionFunction):
+        X_baseline = coordinates
+
+        def forward(self, U):
+            return U[..., 0, 4]
+
+    acqf = OneHotAcquisition(Sum(model=None), {0: 4, 2: 3})
+    assert torch.equal(acqf.encode(acqf.decode(coordinates)), coordinates)
+    assert torch.equal(acqf.X_baseline, X.double()[X[:, 1].argsort(descending=True)[:20]])
+
+
+MIXED = """
+import resource, time, torch
+from bo_robust import suggest
+g = torch.Generator().manual_seed(0)
+codes = [torch.randint(0, k, (400,), generator=g).double() for k in (4, 3)]
+X = torch.stack([*codes, *torch.rand(2, 400, generator=g, dtype=torch.float64)], -1)
+z = torch.tensor([0.0, 1.0, 0.3, -0.7])[X[:, 0].long()] + torch.tensor([0.0, 0.5, -0.5])[X[:, 1].long()]
+z = 0.3 * (z - 4.0 * (X[:, 2] - 0.4) ** 2 + torch.sin(4.0 * X[:, 3]))
+Y = (z + 0.8 * torch.randn(400, generator=g, dtype=torch.float64)).exp()
+space = {"bounds": [[0.0] * 4, [3.0, 2.0, 1.0, 1.0]], "categorical": {0: range(4), 1: range(3)}}
+start = time.process_time()
+found = suggest(X, Y, **space)
+seconds = time.process_time() - start
+print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, int(found.model.outcome_scale.is_identity))
+"""
+
+
+@pytest.mark.slow
+def test_a_learnt_scale_in_a_mixed_space_takes_seconds_and_little_memory():
+    done = subprocess.run([sys.executable, "-c", MIXED], capture_output=True, text=True, check=True)
+    seconds, gigabytes, identity = map(float, done.stdout.split())
+    assert not identity
+    assert seconds < 8.0
+    assert gigabytes < 1.2
+
+
+MANY = """
+import resource, time, torch
+from bo_robust import suggest
+g = torch.Generator().manual_seed(0)
+X, P = (torch.rand(n, 3, generator=g, dtype=torch.float64) for n in (15, 1713))
+start = time.process_time()
+suggest(X, -((X - 0.4) ** 2).sum(1), bounds=[[0.0] * 3, [1.0] * 3], X_pending=P)
+print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+@pytest.mark.slow
+def test_many_pending_designs_take_seconds_and_little_memory():
+    done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, check=True)
+    seconds, gigabytes = map(float, done.stdout.split())
+    assert seconds < 10.0
+    assert gigabytes < 1.0
 
 
 def test_the_optimum_is_found_beside_an_outlier():

@@ -71,7 +71,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             ``AppendFeatures`` or ``InputPerturbation``. Batched models get one width per member.
         environment: The conditions, of the model's dtype and device (``.to`` moves them along).
         functional: F, its name ("worst") or specification ({"kind": "cvar", "alpha": 0.1}), or alpha alone for
-            ``ValueAtRisk(alpha)`` (LOWER tail: BoTorch's ``VaR`` takes 1 - alpha).
+            ``ValueAtRisk(alpha)`` of the LOWER tail (BoTorch counts from the other side).
         width: A schedule of :mod:`bo_robust.confidence`, or a number. The paper's experiments take w_t^2 = 2 log(pi^2
             t^2 / 0.6), which is ``FiniteWidth(num_arms=1, delta=0.1)``. None with an ``elimination``.
         t: As in :class:`~bo_robust.acquisition.GPUCB`, like ``posterior_transform`` and ``generator``.

@@ -16,18 +16,24 @@ observation fails is measured again; abandon the trial to have it left alone.
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import groupby
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from ax.adapter.registry import Generators, MBM_X_trans
 from ax.adapter.transforms.derelativize import Derelativize
+from ax.adapter.transforms.one_hot import OH_PARAM_INFIX
 from ax.adapter.transforms.standardize_y import StandardizeY
 from ax.api.client import Client
 from ax.core.experiment import Experiment
 from ax.core.trial_status import TrialStatus
 from ax.core.types import ComparisonOp
+from ax.exceptions.core import SearchSpaceExhausted
+from ax.exceptions.generation_strategy import GenerationStrategyRepeatedPoints
 from ax.generation_strategy.generation_node import GenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 from ax.generation_strategy.generator_spec import GeneratorSpec
@@ -44,10 +50,12 @@ from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
+from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.methods import DEFAULT, METHODS, choose, flagged, held, predict, reliable
 from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.models.reward_units import rescaling_unit
 from bo_robust.models.training_data import recommendable
+from bo_robust.search_space import OneHotAcquisition
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.linalg import device_named, is_among
 from bo_robust.utils.upstream import ax_objectives, ax_parts
@@ -95,13 +103,15 @@ class RobustAcquisition(Acquisition):
     The models learn which side of each objective is good. Where the search space is finite, an observation that is
     better than all inliers, but flagged as an outlier, is measured a second time before the maximum
     (:func:`bo_robust.suggest_replicates`). Ax leaves out points observed or pending there, as suits expected
-    improvement; the maximum of an upper confidence bound is over all points. Several points are chosen one after the
-    other, the earlier ones hallucinated.
+    improvement, until none is left; the maximum of an upper confidence bound is over all points. A space of choices,
+    ordered or not, and integers is finite. Several points are chosen one after the other, the earlier ones
+    hallucinated.
     """
 
     acqf: Any
     X_observed: Tensor | None
     X_pending: Tensor | None
+    known_pending: Tensor | None  # those that the acquisition gets, the foremost where they are many
 
     def __init__(self, *, surrogate: Any, botorch_acqf_class: Any, torch_opt_config: Any, **options: Any) -> None:
         several = torch_opt_config.is_moo or torch_opt_config.outcome_constraints is not None
@@ -125,15 +135,21 @@ class RobustAcquisition(Acquisition):
         )
         if isinstance(self.acqf, ValueAtRiskUCB):
             self.acqf = ValueOfDesigns(self.acqf)
+        self.repeats = isinstance(self.acqf, ValueOfDesigns) or type(self.acqf) in CONSTRUCTORS
+        self.known_pending = self.X_pending
+        most = MOST_PENDING_OF_BOUNDS if isinstance(self.acqf, ValueOfDesigns) else MOST_PENDING
+        if type(self.acqf) not in CONSTRUCTORS and self.X_pending is not None and len(self.X_pending) > most:
+            self.known_pending = self.X_pending[foremost_pending(self.acqf, self.X_pending, most)]
 
     def optimize(
         self, n: int, search_space_digest: Any, *constraints: Any, **options: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As in Ax: points ``n x d``, their values ``n`` and weights ``n``."""
+        options |= dict(zip(("inequality_constraints", "equality_constraints"), constraints, strict=False))
         avoided = observed, pending = self.X_observed, self.X_pending
-        if isinstance(self.acqf, ValueOfDesigns) or type(self.acqf) in CONSTRUCTORS:
+        if self.repeats:
             self.X_observed = self.X_pending = None  # what `optimize` avoids; the acquisition knows of both
-        finite = len(search_space_digest.discrete_choices) == len(search_space_digest.feature_names)
+        finite = _Columns.of(search_space_digest).finite
         fixed = options.get("fixed_features") or {}
         points: list[Tensor] = []
         values: list[Tensor] = []
@@ -141,9 +157,7 @@ class RobustAcquisition(Acquisition):
             for _ in range(n):
                 x = self._replicate(observed, pending, fixed, held_only=not finite)
                 if x is None:
-                    # a copy, because Ax empties it
-                    merged = options | {"optimizer_options": dict(options.get("optimizer_options") or {})}
-                    x, value, _ = super().optimize(1, search_space_digest, *constraints, **merged)
+                    x, value = self._search(search_space_digest, **options)
                 else:
                     value = self.evaluate(x.unsqueeze(0))
                 if isinstance(self.acqf, ValueOfDesigns):
@@ -152,12 +166,51 @@ class RobustAcquisition(Acquisition):
                 values.append(value.reshape(-1))
                 if len(points) < n:
                     pending = x if pending is None else torch.cat([pending, x])
-                    self.acqf.set_X_pending(pending)
+                    self.X_pending = None if self.repeats else pending
+                    known = [] if self.known_pending is None else [self.known_pending]
+                    self.acqf.set_X_pending(torch.cat([*known, *points]))
         finally:
             self.X_observed, self.X_pending = avoided
             if len(points) > 1:
-                self.acqf.set_X_pending(self.X_pending)
+                self.acqf.set_X_pending(self.known_pending)
         return torch.cat(points), torch.cat(values), torch.ones(len(points), dtype=points[0].dtype)
+
+    def _search(self, digest: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        """The point of the largest acquisition value, ``1 x d``, and its value.
+
+        Points observed are left out until there is no other, and points pending until there is none but them.
+        """
+        avoided = self.X_observed, self.X_pending
+        try:
+            for self.X_observed, self.X_pending in (avoided, (None, avoided[1])):
+                with suppress(SearchSpaceExhausted):
+                    return self._search_once(digest, **options)
+            self.X_pending = None
+            return self._search_once(digest, **options)
+        finally:
+            self.X_observed, self.X_pending = avoided
+
+    def _search_once(self, digest: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        """As :meth:`_search`, where at least one point is neither observed nor pending.
+
+        In Ax' search one-hot columns are continuous, and their best values may round to a point to be avoided. In a
+        finite space this search sees an unordered choice as one column instead, as it sees an ordered one.
+        """
+        options["optimizer_options"] = dict(options.get("optimizer_options") or {})  # a copy, because Ax empties it
+        columns = _Columns.of(digest)
+        elsewhere = any(options.get(name) is not None for name in ("candidate_set", "sampling_strategy"))
+        if not (columns.finite and columns.counts) or elsewhere or options.get("equality_constraints"):
+            x, value, _ = super().optimize(1, digest, **options)
+            return x, value
+        plain = self.acqf, self.X_observed, self.X_pending
+        coded = OneHotAcquisition(self.acqf, columns.counts)
+        options |= columns.coded_options(options, coded.encode)
+        try:
+            self.acqf, self.X_observed, self.X_pending = coded, *map(columns.coded, plain[1:])
+            x, value, _ = super().optimize(1, columns.coded_digest(digest), **options)
+        finally:
+            self.acqf, self.X_observed, self.X_pending = plain
+        return coded.encode(x), value
 
     def _replicate(
         self, observed: Tensor | None, pending: Tensor | None, fixed: Mapping[int, float], held_only: bool
@@ -185,6 +238,70 @@ class RobustAcquisition(Acquisition):
                 name = digest.feature_names[d - z.shape[-1] + column]
                 raise ValueError(f"some points of the environment are no values of the parameter {name!r}: {choices}.")
         return acqf.select_condition(x[..., : d - z.shape[-1]]).point.reshape(1, d)
+
+
+class _Columns(NamedTuple):
+    """The columns of Ax' search by parameter; ``groups`` has the one-hot columns of an unordered choice together."""
+
+    groups: list[list[int]]
+    finite: bool  # every parameter has values of its own, as the user gave it
+
+    @classmethod
+    def of(cls, digest: Any) -> "_Columns":
+        names, discrete = digest.feature_names, digest.discrete_choices
+
+        def parameter(i: int) -> str:
+            return str(names[i] if i in discrete else names[i].rpartition(OH_PARAM_INFIX)[0] or names[i])
+
+        groups = [list(group) for _, group in groupby(range(len(names)), parameter)]
+        return cls(groups, all(group[0] in discrete or len(group) > 1 for group in groups))
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """The number of values of each unordered choice, by its place among the parameters."""
+        return {j: len(group) for j, group in enumerate(self.groups) if len(group) > 1}
+
+    def coded(self, X: Tensor | None) -> Tensor | None:
+        """Points with one column per parameter, where an unordered choice is the number of its value."""
+        if X is None:
+            return None
+        parts = [X[..., group].argmax(-1).to(X) if len(group) > 1 else X[..., group[0]] for group in self.groups]
+        return torch.stack(parts, -1)
+
+    def coded_digest(self, digest: Any) -> Any:
+        """The description of the search space in these columns."""
+        choices: dict[int, Any] = {j: list(range(count)) for j, count in self.counts.items()}
+        place = {group[0]: j for j, group in enumerate(self.groups) if len(group) == 1}
+        choices |= {place[i]: values for i, values in digest.discrete_choices.items()}
+        return replace(
+            digest,
+            feature_names=[digest.feature_names[group[0]] for group in self.groups],
+            bounds=[(min(values), max(values)) for _, values in sorted(choices.items())],
+            discrete_choices=dict(sorted(choices.items())),
+            ordinal_features=[place[i] for i in digest.ordinal_features],
+            categorical_features=sorted([*self.counts, *(place[i] for i in digest.categorical_features)]),
+            task_features=[place[i] for i in digest.task_features],
+            fidelity_features=[place[i] for i in digest.fidelity_features],
+            target_values={place[i]: value for i, value in digest.target_values.items()},
+        )
+
+    def coded_options(self, options: Mapping[str, Any], encode: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+        """Constraints, fixed columns and rounding of a search in these columns; ``encode`` leads back from them."""
+        place = {i: j for j, group in enumerate(self.groups) for i in group}
+        fixed: dict[int, float] = {}
+        for i, value in (options.get("fixed_features") or {}).items():
+            group = self.groups[place[i]]
+            if len(group) == 1:
+                fixed[place[i]] = value
+            elif value > 0.5:
+                fixed[place[i]] = group.index(i)
+        limits = [
+            (columns.new_tensor([place[i] for i in columns.tolist()]), coefficients, bound)
+            for columns, coefficients, bound in options.get("inequality_constraints") or []
+        ]
+        rounding = options.get("rounding_func")
+        rounded = None if rounding is None else lambda X: self.coded(rounding(encode(X)))
+        return {"fixed_features": fixed, "inequality_constraints": limits or None, "rounding_func": rounded}
 
 
 def _sided(model: Any, weights: Tensor) -> list[tuple[RobustGP, float]]:
@@ -283,7 +400,14 @@ def generation_strategy(
         MinTrials(threshold=1, only_in_statuses=[TrialStatus.COMPLETED], **counted),
     ]
     nodes = [
-        GenerationNode(name="initial", generator_specs=[sobol], transition_criteria=enough),
+        GenerationNode(
+            name="initial",
+            generator_specs=[sobol],
+            transition_criteria=enough,
+            should_deduplicate=True,
+            # There may be fewer arms than the initial design has trials.
+            fallback_specs={GenerationStrategyRepeatedPoints: sobol},
+        ),
         GenerationNode(name=method, generator_specs=[spec]),
     ]
     return GenerationStrategy(name=method, nodes=nodes)

@@ -6,10 +6,12 @@ There is no ``device``, as BoFire makes all tensors on the CPU, those of its sea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from bofire.data_models.strategies.api import BotorchStrategy as BotorchStrategySpecification
+from bofire.data_models.strategies.api import Step, StepwiseStrategy
 from bofire.data_models.surrogates.api import SingleTaskGPSurrogate as SingleTaskGPSpecification
 from bofire.kernels import api as kernels
 from bofire.priors import api as priors
@@ -90,3 +92,15 @@ def _experiments(strategy: BotorchStrategy, rows: Callable[[RobustGP], Tensor]) 
             experiments = bofire_experiments(surrogate, strategy.experiments)
             found |= set(experiments.index[rows(surrogate.model).cpu().numpy()])
     return strategy.experiments.loc[sorted(found)]
+
+
+def _strategies(base: type[BotorchStrategySpecification]) -> Iterator[type[BotorchStrategySpecification]]:
+    yield base
+    for strategy in base.__subclasses__():
+        yield from _strategies(strategy)
+
+
+# BoFire lets its lists of surrogates know of a registered one, but pydantic has built the strategies that hold such a
+# list before. Strategies of steps hold strategies, so they come last.
+for _holder in (*_strategies(BotorchStrategySpecification), Step, StepwiseStrategy):
+    _holder.model_rebuild(force=True)

@@ -5,6 +5,8 @@ of Ray Chowdhury & Gopalan (2019) do not cover it; ``TruncatedGP`` is the model 
 """
 
 import copy
+import difflib
+import inspect
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,6 +55,7 @@ from bo_robust.utils.upstream import DefaultType, second_prediction_strategy
 MANY = 0.25  # share of outliers above which the model warns
 UNEXPLAINED = 0.2  # share of an observation's variance that the others predict, below which the model warns
 ENOUGH = 40  # number of observations from which on it warns of unexplained variance
+CLOSE = 0.75  # similarity of names from which on one is taken for a misspelling of the other
 FEW = 300  # rows below which a fit takes less time on a CPU than its launches on a GPU
 
 
@@ -161,6 +164,10 @@ class RobustGP(RecommendingGP):
         **others: Any,
     ) -> None:
         if others:
+            options = [*inspect.signature(RobustGP).parameters][:-1]
+            for name in others:
+                if close := difflib.get_close_matches(name, options, n=1, cutoff=CLOSE):
+                    raise TypeError(f"RobustGP has no option {name!r}; did you mean {close[0]!r}?")
             raise TypeError(
                 f"RobustGP takes no {', '.join(others)}: give a kernel for that as covar_module, or the inliers of a "
                 "RobustGP, train_X[model.inlier_mask], to the model that takes it."

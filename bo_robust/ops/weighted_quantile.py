@@ -4,7 +4,9 @@ The value at risk of points h_1..h_w with probabilities p_1..p_w is the lower qu
 
     VaR_alpha(h) = inf{v : P(h <= v) >= alpha}      (Nguyen, Dai, Low & Jaillet 2021, Definition of V_alpha).
 
-alpha is the LOWER tail. BoTorch's ``VaR(alpha)`` counts from the other side: its alpha is 1 - ours.
+alpha is the LOWER tail; BoTorch's ``VaR`` counts from the other side. Of w equal weights, VaR_alpha is the value number
+ceil(alpha w) in ascending order, and BoTorch's ``VaR(1 - alpha)`` the value number floor(alpha w) + 1. They are the
+same unless alpha w is a whole number; then BoTorch's is the next one.
 
 Probabilities are rounded to multiples of 2^-52, so that their sums are exact in any order: two quantiles of the same
 weights are consistent to the last bit, and lacing values exist (:mod:`bo_robust.risk_measures.functionals`). P >= alpha
@@ -92,7 +94,7 @@ def sorted_masses(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tenso
 def check_lower_tail(alpha: float) -> None:
     """Raise ``ValueError`` unless alpha is in (0, 1)."""
     if not (is_number(alpha) and 0.0 < alpha < 1.0):
-        what = "alpha (probability of the lower tail; BoTorch's VaR takes 1 - alpha)"
+        what = "alpha (probability of the lower tail; BoTorch's VaR counts from the other side)"
         raise ValueError(f"{what} must be strictly between 0 and 1, got {quoted(alpha)}.")
 
 

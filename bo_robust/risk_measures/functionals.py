@@ -91,9 +91,9 @@ class Functional(ABC):
 class ValueAtRisk(Functional):
     """VaR_alpha(h) = inf{v : P(h <= v) >= alpha}, the lower alpha-quantile. A small alpha is averse to risk.
 
-    BoTorch's ``VaR(alpha)`` counts from the other side: its alpha is 1 - ours, and an alpha above 0.5 gets a warning.
-    Cumulative probabilities within 1e-9
-    (1e-6 in float32) of alpha count as equal to it (:mod:`bo_robust.ops.weighted_quantile`).
+    BoTorch's ``VaR`` counts from the other side, and takes the next value where alpha times the number of values is a
+    whole number (:mod:`bo_robust.ops.weighted_quantile`). An alpha above 0.5 gets a warning. Cumulative probabilities
+    within 1e-9 (1e-6 in float32) of alpha count as equal to it.
 
     Raises:
         ValueError: if alpha, the probability of the lower tail, is not in (0, 1).

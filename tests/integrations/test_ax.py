@@ -251,6 +251,128 @@ def test_on_finitely_many_designs_an_outlier_that_is_too_good_is_measured_again(
     assert len(rows) == 10
 
 
+def unordered(name, values):
+    return ChoiceParameterConfig(name=name, values=values, parameter_type="str", is_ordered=False)
+
+
+def whole(name, low, high):
+    return RangeParameterConfig(name=name, parameter_type="int", bounds=(low, high))
+
+
+FLAG = ChoiceParameterConfig(name="b", values=[False, True], parameter_type="bool")
+
+
+def finite(parameters, initial=3, objective="y", constraints=()):
+    client = Client(random_seed=0)
+    client.configure_experiment(parameters, parameter_constraints=list(constraints))
+    client.configure_optimization(objective=objective)
+    client.set_generation_strategy(generation_strategy(initial=initial, **SEARCH))
+    return client
+
+
+def measure(client, rounds, at_once=1, **given):
+    """The arms of these trials, as tuples; values differ between all arms."""
+    arms = []
+    for _ in range(rounds):
+        for index, p in [ask(client, **given) for _ in range(at_once)]:
+            arms.append(tuple(p[name] for name in sorted(p)))
+            values = ["uvwx".index(v) ** 1.5 if isinstance(v, str) else 0.7 * v - 0.2 * v**2 for v in p.values()]
+            client.complete_trial(index, raw_data={"y": sum(values)})
+    return arms
+
+
+@pytest.mark.parametrize(
+    ("parameters", "arms", "at_once", "constraints"),
+    [
+        ([unordered("s", list("uvwx")), whole("k", 1, 2)], 8, 1, ()),
+        ([unordered("s", list("uvwx")), FLAG], 8, 4, ()),
+        ([unordered("s", list("uvw")), unordered("r", list("uvw"))], 9, 3, ()),
+        ([unordered("s", list("uvw")), whole("k", 1, 3), whole("m", 1, 2)], 9, 1, ["k + m <= 3"]),
+        ([whole("k", 1, 3), FLAG], 6, 1, ()),
+    ],
+)
+def test_a_finite_space_is_tried_whole_before_an_arm_is_repeated(parameters, arms, at_once, constraints):
+    client = finite(parameters, constraints=constraints)
+    tried = measure(client, arms // at_once, at_once)
+    assert len(set(tried)) == arms
+    assert set(measure(client, 1)) <= set(tried)  # all are known, and one is measured again
+
+
+def test_an_initial_design_repeats_no_arm_while_there_are_others():
+    client = finite([unordered("s", list("uvw")), FLAG], initial=8)
+    tried = measure(client, 8)
+    assert len(set(tried)) == 6
+
+
+def test_pending_arms_of_an_unordered_choice_are_not_proposed():
+    client = finite([unordered("s", list("uvwx")), whole("k", 1, 2)])
+    known = measure(client, 4)
+    pending = [ask(client)[1] for _ in range(4)]
+    assert len({(p["k"], p["s"]) for p in pending} | set(known)) == 8
+    ask(client)  # no error, though all are observed or pending
+
+
+def test_several_points_at_once_are_different_arms():
+    client = finite([unordered("s", list("uvwx")), whole("k", 1, 2)])
+    known = measure(client, 3)
+    adapter = client._generation_strategy.fit(client._experiment)
+    options = {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 16}}
+    chosen = [arm.parameters for arm in adapter.gen(n=5, model_gen_options=options).arms]
+    assert len({(p["k"], p["s"]) for p in chosen} | set(known)) == 8
+
+
+def test_acquisition_gets_the_foremost_of_many_pending_trials():
+    client = finite(box(x=(-1.0, 3.0), z=(0.0, 1.0)), initial=3)
+    run(client, 6)
+    for x, z in torch.rand(60, 2, generator=torch.Generator().manual_seed(0)).tolist():
+        client.attach_trial(parameters={"x": 4.0 * x - 1.0, "z": z})
+    ask(client)
+    acquisition = fitted(client)._acquisition
+    assert len(acquisition.X_pending) == 60
+    assert len(acquisition.known_pending) == 50
+    adapter = client._generation_strategy.fit(client._experiment)
+    options = {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 16}}
+    assert len({tuple(arm.parameters.values()) for arm in adapter.gen(n=2, model_gen_options=options).arms}) == 2
+
+
+def test_fixed_values_of_an_unordered_choice_are_obeyed():
+    client = finite([unordered("s", list("uvwx")), whole("k", 1, 3)])
+    measure(client, 4)
+    arms = measure(client, 4, fixed_parameters={"s": "w"})
+    assert {s for _, s in arms} == {"w"}
+    assert len(set(arms)) == 3
+
+
+def test_more_arms_than_are_listed_are_searched_without_known_ones():
+    client = finite([unordered(name, list("uvwx")) for name in "abcdefg"])  # 16,384 arms
+    assert len(set(measure(client, 6))) == 6
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_good_outlier_of_a_choice_is_measured_again(ordered, tmp_path):
+    choice = ChoiceParameterConfig(name="s", values=list("uvwx"), parameter_type="str", is_ordered=ordered)
+    client = finite([choice, whole("k", 1, 8)], initial=5)
+    arms = [(s, k) for s in "uvwx" for k in range(1, 9)][::2]
+    for j, (s, k) in enumerate(arms):
+        index = client.attach_trial(parameters={"s": s, "k": k})
+        y = -0.1 * (k - 4) ** 2 + 0.3 * "uvwx".index(s)
+        client.complete_trial(index, raw_data={"y": y + 20.0 * (j == 6)})
+    client.save_to_json_file(str(tmp_path / "client.json"))
+    for one in (client, Client.load_from_json_file(str(tmp_path / "client.json"))):
+        assert outlier_trials(one) == [6]
+        assert ask(one)[1] == {"s": arms[6][0], "k": arms[6][1]}
+        assert ask(one)[1] != {"s": arms[6][0], "k": arms[6][1]}  # that is pending now
+
+
+def test_a_choice_beside_a_continuous_parameter_is_not_measured_again():
+    client = finite([unordered("s", list("uvw")), *box(x=(0.0, 1.0))])
+    for j in range(12):
+        index = client.attach_trial(parameters={"s": "uvw"[j % 3], "x": j / 12})
+        client.complete_trial(index, raw_data={"y": j % 3 - (j / 12 - 0.4) ** 2 + 20.0 * (j == 6)})
+    assert outlier_trials(client) == [6]
+    assert ask(client)[1] != {"s": "u", "x": 0.5}
+
+
 def test_fixed_parameters_are_obeyed():
     for method, initial, given in (("robust", 6, {"noise_var": None}), ("v-ucb", 3, {})):
         client = make(method, initial=initial, **given)

@@ -1,3 +1,9 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,12 +16,25 @@ import bofire.surrogates.api as surrogates
 from bofire.data_models.domain.api import Domain, Inputs, Outputs
 from bofire.data_models.features.api import CategoricalInput, ContinuousInput, ContinuousOutput
 from bofire.data_models.objectives.api import CloseToTargetObjective, MaximizeObjective, MinimizeObjective
-from bofire.data_models.strategies.api import MoboStrategy, SoboStrategy
+from bofire.data_models.strategies import api
+from bofire.data_models.strategies.api import (
+    ActiveLearningStrategy,
+    AdditiveSoboStrategy,
+    AlwaysTrueCondition,
+    MoboStrategy,
+    NumberOfExperimentsCondition,
+    QparegoStrategy,
+    RandomStrategy,
+    SoboStrategy,
+    Step,
+    StepwiseStrategy,
+)
 from bofire.data_models.surrogates.api import BotorchSurrogates, SingleTaskGPSurrogate
 
 from bo_robust.integrations.bofire import RobustGPSurrogate, held_experiments, outlier_experiments
 from bo_robust.models import RobustGP
 
+ROOT = Path(__file__).resolve().parents[2]
 INPUTS = Inputs(
     features=[
         ContinuousInput(key="temperature", bounds=(40.0, 120.0)),
@@ -84,7 +103,6 @@ def test_clean_experiments_get_the_model_of_bofire():
 def test_json_of_a_strategy_holds_the_surrogate_and_its_options():
     domain = Domain(inputs=INPUTS, outputs=outputs())
     surrogate = RobustGPSurrogate(inputs=INPUTS, outputs=domain.outputs, outlier_share=0.1, outlier_density=0.02)
-    SoboStrategy.model_rebuild(force=True)  # BoFire's strategies take the surrogates known when they were imported
     strategy = SoboStrategy(domain=domain, surrogate_specs=BotorchSurrogates(surrogates=[surrogate]))
     again = SoboStrategy.model_validate_json(strategy.model_dump_json())
     (loaded,) = again.surrogate_specs.surrogates
@@ -92,11 +110,62 @@ def test_json_of_a_strategy_holds_the_surrogate_and_its_options():
     assert (loaded.outlier_share, loaded.outlier_density, loaded.kernel) == (0.1, 0.02, surrogate.kernel)
 
 
+LOAD = """
+import json, sys
+import bo_robust.integrations.bofire
+import bofire.data_models.strategies.api as api
+texts = json.load(sys.stdin)
+loaded = {kind: getattr(api, kind).model_validate_json(text) for kind, text in texts.items()}
+print(json.dumps({kind: strategy.model_dump_json() for kind, strategy in loaded.items()}))
+"""
+
+
+def held_strategies():
+    """A strategy of each class that holds surrogates, and one of steps."""
+    domain = Domain(inputs=INPUTS, outputs=outputs())
+    several = Domain(inputs=INPUTS, outputs=outputs("maximize", "z"))
+
+    def of(strategy, domain, **options):
+        each = [RobustGPSurrogate(inputs=INPUTS, outputs=Outputs(features=[o])) for o in domain.outputs]
+        return strategy(domain=domain, surrogate_specs=BotorchSurrogates(surrogates=each), **options)
+
+    first = Step(strategy_data=RandomStrategy(domain=domain), condition=NumberOfExperimentsCondition(n_experiments=8))
+    last = Step(strategy_data=of(SoboStrategy, domain), condition=AlwaysTrueCondition())
+    return [
+        of(SoboStrategy, domain),
+        of(ActiveLearningStrategy, domain),
+        of(MoboStrategy, several),
+        of(QparegoStrategy, several),
+        of(AdditiveSoboStrategy, several),
+        StepwiseStrategy(domain=domain, steps=[first, last]),
+    ]
+
+
+def test_json_of_a_strategy_is_loaded_in_a_new_process():
+    texts = {type(strategy).__name__: strategy.model_dump_json() for strategy in held_strategies()}
+    assert all("RobustGPSurrogate" in text for text in texts.values())
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", LOAD],
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == texts
+
+
+def test_all_strategies_that_hold_surrogates_know_this_one():
+    holders = [cls for cls in vars(api).values() if "surrogate_specs" in getattr(cls, "model_fields", {})]
+    assert len(holders) > 5
+    for holder in holders:
+        assert "RobustGPSurrogate" in str(holder.model_json_schema()["$defs"])
+
+
 def test_a_strategy_from_json_takes_skewed_values():
     data = measured(18)
     data["y"] = np.exp(data["y"] / 3.0)
     domain = Domain(inputs=INPUTS, outputs=outputs())
-    SoboStrategy.model_rebuild(force=True)
     surrogate = RobustGPSurrogate(inputs=INPUTS, outputs=domain.outputs)
     specification = SoboStrategy(domain=domain, surrogate_specs=BotorchSurrogates(surrogates=[surrogate]), seed=0)
     strategy = strategies.map(SoboStrategy.model_validate_json(specification.model_dump_json()))

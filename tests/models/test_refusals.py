@@ -170,6 +170,8 @@ REFUSALS = [
     *(("outcome_limits", lambda x=x: RobustGP(X, Y, outcome_limits=x)) for x in (3.0, (0.0,), ("a", 1.0), (2.0, 1.0))),
     ("outcome_limits", lambda: RobustGP(X, Y, outcome_limits=(1e6, None))),
     ("covar_module", lambda: RobustGP(X, Y, cat_dims=[0])),
+    ("no option 'outlier_shar'; did you mean 'outlier_share'", lambda: RobustGP(X, Y, outlier_shar=0.1)),
+    ("did you mean 'maximize'", lambda: RobustGP(X, Y, maximise=True)),
     ("logarithm", lambda: ScaledOutcome(OutcomeScale(0.0))(1.0 - Y)),
     *(
         ("train_Yvar", lambda v=v: RobustGP(X, Y, v))

@@ -128,10 +128,12 @@ def test_botorch_counts_from_the_other_side(tkwargs):
             # BoTorch's counts the point at the quantile in full, so that between lattice points it is the next one's.
             theirs = BotorchCVaR(alpha=1 - (k - 0.5) / w, n_w=w)(samples).squeeze(-1)
             assert torch.allclose(CVaR(k / w)(samples.squeeze(-1)), theirs, atol=1e-12)
-    # On the lattice they are one order statistic apart.
-    h = torch.arange(10, **tkwargs).view(1, 10, 1)
-    assert float(ValueAtRisk(0.1)(h.squeeze(-1))) == 0.0
-    assert float(BotorchVaR(alpha=0.9, n_w=10)(h)) == 1.0
+    for w in (5, 10, 20, 64, 100):  # on the lattice BoTorch's is the next value
+        h = torch.arange(1, w + 1, **tkwargs).view(1, w, 1)
+        for alpha in (0.05, 0.1, 0.13, 0.2, 0.25, 0.5):
+            rank = round(alpha * w, 9)
+            assert float(ValueAtRisk(alpha)(h.squeeze(-1))) == math.ceil(rank)
+            assert float(BotorchVaR(alpha=1 - alpha, n_w=w)(h)) == math.floor(rank) + 1
 
 
 def test_gradients_away_from_ties(tkwargs):

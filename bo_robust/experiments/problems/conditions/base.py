@@ -39,7 +39,7 @@ class OverConditions(ABC):
 class ConditionsProblem:
     """Maximize VaR_alpha(f(x, Z)) over x, with Z finite or continuous.
 
-    VaR_alpha is the LOWER quantile inf{v: P(f <= v) >= alpha}; BoTorch's ``VaR(alpha)`` counts from the other tail.
+    VaR_alpha is the LOWER quantile inf{v: P(f <= v) >= alpha}; BoTorch's ``VaR`` counts from the other tail.
     """
 
     name: str
