@@ -266,12 +266,12 @@ KINDS: dict[str, Kind] = {
     "loop on Ackley": Kind(40, near((0.5, 0.5)), negative_of(Ackley(2)), 0.05),
     "loop on Hartmann-6": Kind(60, near((0.2, 0.15, 0.48, 0.28, 0.31, 0.66)), negative_of(Hartmann(6)), 0.01),
     # from no noise to nothing else
-    "linear, no noise": Kind(20, box(3), fixed(lambda X: X @ np.array([1.0, 2.0, -1.0]))),
+    "linear, no noise": Kind(20, box(3), fixed(lambda X: X[:, 0] + 2.0 * X[:, 1] - X[:, 2])),
     "ten columns": Kind(40, box(10), smooth(10, 1.5), 0.1),
     "noise grows with f": Kind(40, box(2), smooth(2), 0.1, growing),
     "noise alone": Kind(40, box(2), fixed(lambda X: 0.0 * X[:, 0]), 1.0),
     "screen without zeros": Kind(80, categories(5, 6, numbers=2), screen(5, 6, numbers=2, center=0.0), 1.0),
-    "works or not": Kind(40, categories(4, 5), fixed(lambda X: 10.0 + 60.0 * (X[:, 0] + X[:, 5] > 0.0)), 1.0),
+    "works or not": Kind(40, categories(4, 5), fixed(lambda X: np.where(X[:, 0] + X[:, 5] > 0.0, 70.0, 10.0)), 1.0),
 }
 
 

@@ -6,8 +6,10 @@ until it is seen as its logarithm or a root. A scale is w = T(y) with
     u = sign y + shift,    T(y) = sign log u  for power 0,    sign u^power / power  otherwise.
 
 It increases with y, and u must be positive. ``sign`` is -1 where most observations are negative, as a minimizer of
-positive costs has them. ``shift`` is half of the smallest positive u where some are zero, else 0. These are the powers
-of Box & Cox (1964). Where outcomes have both limits, the logit is a scale, too: T(y) = log(u / (upper - y)).
+positive costs has them. ``shift`` is 0 where all are of one sign. Zeros, or a few values that cross zero as a profit
+does, get room: the shift then makes the smallest u a share ``ROOM`` of the median of what the others exceed it by. A
+logarithm of ties just above zero would stretch them over many units, and predict nonsense between. These are the two
+parameters of Box & Cox (1964). Where outcomes have both limits, the logit is a scale, too: T(y) = log(u / (upper - y)).
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from bo_robust.utils.linalg import median
+
 POWERS = (0.5, 0.25, 0.0)
+ROOM = 0.3
 NAMES = {1.0: "y", 0.5: "square root", 0.25: "fourth root", 0.0: "logarithm"}
 
 
@@ -94,23 +99,24 @@ IDENTITY = OutcomeScale()
 
 
 def outcome_scales(y: Tensor, limits: tuple[float, float] = (-math.inf, math.inf)) -> list[OutcomeScale]:
-    """The scales that observations ``n`` within ``limits`` allow, the identity first.
-
-    The domain of each holds more than half of them.
-    """
+    """The scales that observations ``n`` within ``limits`` allow, the identity first; the domain of each holds all."""
     scales = [IDENTITY]
+    if not len(y) or y.amax() == y.amin():
+        return scales
     lower, upper = limits
-    if math.isfinite(upper - lower) and len(y) and y.amax() > y.amin():
-        low, high = (_half_smallest(u) if bool((u == 0.0).any()) else 0.0 for u in (y - lower, upper - y))
-        scales.append(OutcomeScale(0.0, 1.0, low - lower, upper + high))
+    if math.isfinite(upper - lower):
+        scales.append(OutcomeScale(0.0, 1.0, _room(y - lower) - lower, upper + _room(upper - y)))
     sign = 1.0 if 2 * int((y > 0.0).sum()) > len(y) else -1.0
     u = sign * y
-    positive = u[u > 0.0]
-    if 2 * len(positive) > len(y) and positive.amax() > positive.amin():
-        shift = _half_smallest(u) if bool((u == 0.0).any()) else 0.0
-        scales += [OutcomeScale(power, sign, shift) for power in POWERS]
+    if 2 * int((u > 0.0).sum()) > len(y):
+        scales += [OutcomeScale(power, sign, _room(u)) for power in POWERS]
     return scales
 
 
-def _half_smallest(u: Tensor) -> float:
-    return 0.5 * float(u[u > 0.0].amin())
+def _room(u: Tensor) -> float:
+    """What makes values ``n`` that differ positive; 0 if they are."""
+    least = u.amin()
+    if least > 0.0:
+        return 0.0
+    above = u[u > least] - least
+    return float(ROOM * median(above) - least)

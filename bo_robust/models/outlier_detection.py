@@ -31,14 +31,29 @@ errors; see :mod:`bo_robust.models.local_deviation`. So two replicates that agre
 unless another one at their point is like all others; three that agree outvote it, and it is the outlier.
 The deviations join the GP, and the rows are chosen once more. All observations are inliers if J of all is larger there.
 
+**What the others foretell is no outlier.** Gross errors fall anywhere, so their values say nothing of each other. A
+steep step or a plateau without noise also gives a cluster S of nearly equal observations a high J, and the rest of a
+right function leaves. So the outliers D stay inliers if a GP fitted to all rows, without added noise, predicts them
+from all others: let e be its leave-one-out residuals in D, and e_0 the residuals given S less their mean over the other
+rows, which is what outliers of one side let the others know. If |D| log(rms e_0 / rms e), the log likelihood ratio of
+normal errors, exceeds ``evidence_required``, all are inliers. If half of the observations would be outliers at the
+end, which is the most, nothing tells which half is right, and all are inliers.
+
 **Outcome scales.** Positive and skewed observations may be normal in another scale w = T(y), their logarithm or a
-root (:mod:`bo_robust.models.outcome_scale`). The search is then made in every scale that the observations allow. There
-p(y) = p(w) T'(y), while p_0 stays as it is, since a gross error knows no scale, and an observation outside the domain
-of T is an outlier. The posterior of a scale is proportional to exp(J), where J of all but the given scale is
+root (:mod:`bo_robust.models.outcome_scale`). The search is then made in every scale that the inliers of the given one
+allow. There p(y) = p(w) T'(y), while p_0 stays as it is, since a gross error knows no scale, and an observation outside
+the domain of T is an outlier. The posterior of a scale is proportional to exp(J), where J of all but the given scale is
 ``scale_evidence`` less. Inliers are the rows that are inliers with a probability of at least 1/2 over the scales.
 
+**A scale must predict.** J is of densities, and a density says little of means: E y of a logarithm grows by exp(v / 2).
+So the scale of the model is the one with the largest J + log L, where L is the likelihood of its leave-one-out errors
+in the units of y, normal errors of the variance that fits them best: n log rms less, over the n rows that are inliers
+in it and in the given one. Only scales of a larger J than the given one compete. The means are E T^-1(w) over the
+variance of f, by hyperparameters fitted to the inliers without added noise.
+
 A logarithm forgives a factor of ten, which is what people mistype. So an inlier is held if it is an outlier in the
-given scale and lies beyond all rows that are inliers in both, unless a replicate lies there, too.
+given scale, lies beyond all rows that are inliers in both, unless a replicate lies there, too, and agrees better with
+the others once it is divided or multiplied by ten.
 
 **Limits.** Observations beyond the limits of the outcomes are outliers in every scale, and no local deviation explains
 them. "D empty" then means that all outliers are beyond the limits.
@@ -47,9 +62,10 @@ them. "D empty" then means that all outliers are beyond the limits.
 cells of width c. They are at least as wide as the smallest difference of observations, and as the cell that holds as
 many of n normal numbers of standard deviation s as are equal.
 
-**Outlier statistics.** Let e be the leave-one-out residual of an observation given the other inliers, v its variance,
-and h its o + log p_0. The standardized residual is e / sqrt(v), its limit sqrt(2 max(0, log N(0; 0, v) - h)), and the
-log odds of an inlier are log N(e; 0, v) - h.
+**Outlier statistics.** They have the noise that the search adds, which the fitted model has not. Let e be the
+leave-one-out residual of an observation given the other inliers, v its variance, and h its o + log p_0. The
+standardized residual is e / sqrt(v), its limit sqrt(2 max(0, log N(0; 0, v) - h)), and the log odds of an inlier are
+log N(e; 0, v) - h.
 """
 
 from __future__ import annotations
@@ -64,9 +80,10 @@ import torch
 from bo_robust.models.conditioned_gp import LEAST_PIVOT, ConditionedGP, Rows
 from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
 from bo_robust.models.marginal_likelihood import Array, Evidence, one_thread
-from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale
+from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale, outcome_scales
 from bo_robust.models.outlier_prior import OutlierPrior
 from bo_robust.models.reward_units import Units, spread_units
+from bo_robust.models.scaled_posterior import mean_in_units
 
 STEPS = 50  # steps of L-BFGS for each set of rows
 PASSES = 4  # alternations between rows and hyperparameters from each initial set
@@ -74,16 +91,19 @@ FIT_ROWS = 200  # largest number of rows that the hyperparameters of the search 
 SPARSE = (0.0, 0.15, 0.3, 0.45)  # shares of rows, at least one, that the initial sets of close observations leave out
 CENTERS = 6  # number of outliers, of the largest residuals, around which a local deviation is looked for
 LEAST_GAIN = 1e-9  # smallest gain of J for which a row is moved
+LEAST_ERROR = 1e-300  # smallest error of which a logarithm is taken
 
 
 class OutlierDetection(NamedTuple):
-    """Statistics ``n`` as the attributes of ``RobustGP`` describe them, and three more.
+    """Statistics ``n`` as the attributes of ``RobustGP`` describe them, and more.
 
     Attributes:
         explained: Share of the variance of the inliers that the other inliers predict; NaN without a GP.
         deviations: The likeliest local deviations around outliers better than all inliers, with sizes in units of the
             observations. A fit finds none, because its hyperparameters are not the final ones.
         log_evidence: J of the inliers, as a density of the observations in the units given.
+        loo_mean: Leave-one-out means ``n`` of the observations given the other inliers, in the outcome scale.
+        undecided: Number of outliers that were found, but that all are inliers for; 0 if the inliers stand.
     """
 
     inlier_mask: Rows
@@ -95,6 +115,8 @@ class OutlierDetection(NamedTuple):
     explained: float
     deviations: tuple[LocalDeviation, ...]
     log_evidence: float = 0.0
+    loo_mean: Array | None = None
+    undecided: int = 0
 
     @classmethod
     def without_search(cls, inliers: Rows) -> OutlierDetection:
@@ -143,41 +165,80 @@ def _rounding(y: Array, scale: float) -> float:
     return max(float(np.diff(values).min()), alike) / math.sqrt(12.0)
 
 
-def find_outliers(data: SearchData, scales: Sequence[OutcomeScale]) -> tuple[OutcomeScale, OutlierDetection]:
-    """The most probable of these scales, of which the first is the given one, and the detection there."""
-    searches = [OutlierSearch(data, scale) for scale in scales]
-    found = [searches[0].fit()]
-    # What has no value in a scale is a gross error there: in the given one, too, but for as many as are expected.
-    inliers = found[0].inlier_mask
-    searches = [each for each in searches if np.sum(inliers & ~each.domain) <= data.prior.expected(len(inliers))]
-    found += [search.fit(inliers) for search in searches[1:]]
+def find_outliers(
+    data: SearchData, scale: OutcomeScale = IDENTITY, limits: tuple[float, float] | None = None
+) -> tuple[OutcomeScale, OutlierDetection]:
+    """The scale of the model, and the detection in it.
+
+    Args:
+        data: What is searched.
+        scale: The given scale.
+        limits: Limits of the outcomes, for other scales that may be learnt; None: none is.
+    """
+    given = OutlierSearch(data, scale)
+    found = [given.fit()]
+    scales = [] if limits is None else outcome_scales(torch.from_numpy(data.y[found[0].inlier_mask]), limits)[1:]
+    searches = [given, *(OutlierSearch(data, other) for other in scales)]
+    found += [search.fit(found[0].inlier_mask) for search in searches[1:]]
+    chosen = 0
+    detection = found[0]
+    if len(found) > 1 and np.isfinite(found[0].log_evidence):
+        chosen, detection = _over_scales(data, searches, found)
+    outliers = int((~detection.inlier_mask & data.possible).sum())
+    if given.is_most(outliers):
+        return scale, given.all_inliers()._replace(undecided=outliers)
+    return searches[chosen].scale, detection
+
+
+def _over_scales(
+    data: SearchData, searches: Sequence[OutlierSearch], found: Sequence[OutlierDetection]
+) -> tuple[int, OutlierDetection]:
+    """Which scale predicts, and the detection over all; the first is the given scale."""
     evidence = np.array([each.log_evidence for each in found])
     evidence[1:] -= data.prior.scale_evidence
-    if len(found) == 1 or not np.isfinite(evidence[0]):
-        return searches[0].scale, found[0]
-    best = int(np.nanargmax(evidence))
-    weights = np.nan_to_num(np.exp(evidence - evidence[best]))
+    top = int(np.nanargmax(evidence))
+    weights = np.nan_to_num(np.exp(evidence - evidence[top]))
     weights /= weights.sum()
+    best = _predicting(data.y, searches, found, evidence)
     inlier = searches[best].domain & (weights @ np.stack([each.inlier_mask for each in found]) >= 0.5)
     probability = weights @ np.stack([each.inlier_probability for each in found])
-    held = _held(data, inlier, found[0], float(evidence[best]))
-    chosen = found[best]._replace(inlier_mask=inlier, inlier_probability=probability, held_mask=held)
-    return searches[best].scale, chosen
+    held = _held(data, inlier, found[0], searches[top], found[top])
+    return best, found[best]._replace(inlier_mask=inlier, inlier_probability=probability, held_mask=held)
+
+
+def _predicting(y: Array, searches: Sequence[OutlierSearch], found: Sequence[OutlierDetection], evidence: Array) -> int:
+    """The scale of the largest evidence plus log likelihood of its leave-one-out errors."""
+    rivals = np.flatnonzero(evidence > evidence[0])
+    if not len(rivals):
+        return 0
+    mask, errors = found[0].inlier_mask, y - searches[0].predictions(found[0].inlier_mask)
+    scores = {0: float(evidence[0])}
+    for k in rivals.tolist():
+        both = mask & found[k].inlier_mask
+        own = y - searches[k].predictions(found[k].inlier_mask)
+        scores[k] = float(evidence[k]) + both.sum() * math.log(_rms(errors[both]) / _rms(own[both]))
+    return max(scores, key=lambda k: scores[k])
+
+
+def _rms(errors: Array) -> float:
+    """Root mean square of errors; never 0."""
+    return max(math.sqrt(float(np.mean(errors**2))), LEAST_ERROR) if len(errors) else 1.0
 
 
 def held_rows(data: SearchData, inliers: Rows, scale: OutcomeScale) -> Rows:
     """Which of the inliers of a scale are held, ``n`` bool, where nothing is known yet of the given scale."""
     if scale.is_identity:
         return np.zeros_like(inliers)
-    learnt = OutlierSearch(data, scale).fit(inliers)
-    return _held(data, inliers, OutlierSearch(data).fit(), learnt.log_evidence - data.prior.scale_evidence)
+    learnt = OutlierSearch(data, scale)
+    return _held(data, inliers, OutlierSearch(data).fit(), learnt, learnt.fit())
 
 
-def _held(data: SearchData, inliers: Rows, given: OutlierDetection, evidence: float) -> Rows:
-    """Which rows are inliers in a learnt scale alone, and beyond all that are inliers in both scales, ``n`` bool.
+def _held(
+    data: SearchData, inliers: Rows, given: OutlierDetection, learnt: OutlierSearch, found: OutlierDetection
+) -> Rows:
+    """Which rows are inliers in a learnt scale alone, beyond all that are inliers in both, and look mistyped, ``n``.
 
-    Two replicates that both lie there confirm each other. None is held where the ``evidence`` of the learnt scale is
-    decisive: then it explains more than these rows. For more rows than are expected to be wrong half as much decides.
+    Two replicates that both lie there confirm each other.
     """
     both, alone = inliers & given.inlier_mask, inliers & ~given.inlier_mask
     held = np.zeros_like(inliers)
@@ -185,8 +246,7 @@ def _held(data: SearchData, inliers: Rows, given: OutlierDetection, evidence: fl
         for beyond in (data.y > data.y[both].max(), data.y < data.y[both].min()):
             side = alone & beyond
             held |= side & ~np.any(data.replicates & side, axis=1)
-    decisive = data.prior.scale_evidence * (2.0 if np.sum(held) <= data.prior.expected(len(held)) else 1.0)
-    return held if evidence - given.log_evidence < decisive else np.zeros_like(held)
+    return held & learnt.mistyped(data.y, found) if held.any() else held
 
 
 class OutlierSearch:
@@ -232,7 +292,46 @@ class OutlierSearch:
                 inliers = self._climb(gp)
         _, theta, best = max(visited.values(), key=lambda visit: visit[0])
         inliers, deviations = self._with_deviations(theta, best)
+        if self._foretold(theta, inliers):
+            return self._result(visited[self.domain.tobytes()][1], self.domain.copy())
         return self._result(theta, inliers, deviations)
+
+    @one_thread
+    def all_inliers(self) -> OutlierDetection:
+        """The statistics where nothing is an outlier that may be an inlier."""
+        return self._result(self._fit_theta(self.domain), self.domain.copy())
+
+    def is_most(self, outliers: int) -> bool:
+        """Whether no more than so many observations can be outliers."""
+        n = int(self._possible.sum())
+        return n >= self.prior.min_observations and 2 * (n - outliers - 1) < n
+
+    @one_thread
+    def predictions(self, inliers: Rows) -> Array:
+        """Leave-one-out means ``n`` of f in the units of y, given these inliers without added noise."""
+        gp = self._plain_gp(inliers)
+        residual, variance = gp.loo_residuals()
+        mean, variance = self._y - residual * gp.units.scale, np.maximum(variance - gp.noise, 0.0) * gp.units.scale**2
+        return mean_in_units(torch.from_numpy(mean), torch.from_numpy(variance), self.scale).numpy()
+
+    def mistyped(self, y: Array, found: OutlierDetection) -> Rows:
+        """Which observations agree better with the others once they are divided or multiplied by ten, ``n`` bool."""
+        if found.loo_mean is None:
+            return np.zeros_like(found.inlier_mask)
+        off = [np.abs(_in_scale(factor * y, self.scale)[2] - found.loo_mean) for factor in (1.0, 0.1, 10.0)]
+        return np.minimum(off[1], off[2]) < off[0]
+
+    def _foretold(self, theta: Array, inliers: Rows) -> bool:
+        """Whether a fit to all rows predicts the outliers among them, each from all others."""
+        out = self.domain & ~inliers
+        outliers, others = int(out.sum()), int(self.domain.sum()) - 1
+        if not outliers:
+            return False
+        plain, gp = self._plain_gp(self.domain), self._gp(theta, inliers)
+        deviation = np.where(self.domain, gp.loo_residuals()[0] * gp.units.scale, 0.0)
+        chance = deviation - (deviation.sum() - deviation) / others
+        foretold = plain.loo_residuals()[0] * plain.units.scale
+        return outliers * math.log(_rms(chance[out]) / _rms(foretold[out])) > self.prior.evidence_required
 
     @one_thread
     def detect(self, known_inliers: Rows | None = None, maximize: bool | None = True) -> OutlierDetection:
@@ -320,13 +419,20 @@ class OutlierSearch:
         k = int((~gp.inliers).sum())
         return np.where(gp.inliers, self._odds[k], self._odds[k - 1]) + self._log_p0
 
-    def _fit_theta(self, inliers: Rows) -> Array:
+    def _plain_gp(self, inliers: Rows) -> ConditionedGP:
+        """The GP given these rows, fitted to them without added noise."""
+        units = self._units(inliers)
+        theta = self._fit_theta(inliers, 0.0)
+        return ConditionedGP(self._evidence.prior(theta, units.scale, 0.0), self._y, inliers, units)
+
+    def _fit_theta(self, inliers: Rows, added_noise: float | None = None) -> Array:
         units, rows = self._units(inliers), np.flatnonzero(inliers)
         targets = (self._y - units.center) / units.scale
         # some of each size, whatever the order and sign of the observations
         by_size = rows[np.abs(targets[rows]).argsort(kind="stable")]
         some = np.sort(by_size[np.linspace(0, len(rows) - 1, min(len(rows), FIT_ROWS)).round().astype(int)])
-        return self._evidence.maximize(targets, some, STEPS, units.scale, self._added_noise(units))
+        noise = self._added_noise(units) if added_noise is None else added_noise
+        return self._evidence.maximize(targets, some, STEPS, units.scale, noise)
 
     def _objective(self, gp: ConditionedGP) -> float:
         none = np.array_equal(gp.inliers, self._possible)
@@ -371,7 +477,10 @@ class OutlierSearch:
         likeliest = () if maximize is None else self._likeliest(gp, maximize)
         confirmed = self._by_replicate_only(inliers)
         objective, none = self._objective(gp) + self._log_slope, np.zeros_like(inliers)
-        return OutlierDetection(inliers, probability, zscore, limit, confirmed, none, explained, likeliest, objective)
+        mean = self._y - residual * gp.units.scale
+        return OutlierDetection(
+            inliers, probability, zscore, limit, confirmed, none, explained, likeliest, objective, mean
+        )
 
     def _likeliest(self, gp: ConditionedGP, maximize: bool) -> tuple[LocalDeviation, ...]:
         """The likeliest local deviations around outliers better than inliers and prediction, none within a likelier."""

@@ -23,9 +23,7 @@ class OutlierPrior:
     evidence_required: float = 5.0
     """Nats by which outliers must improve on no outliers: very strong evidence (Kass & Raftery 1995)."""
     scale_evidence: float = 8.0
-    """Nats by which another outcome scale must improve on the given one: good outliers make data skewed, too. No
-    observation is held where it improves by three times as many, or by twice, if more would be held than are expected
-    to be outliers."""
+    """Nats by which another outcome scale must improve on the given one: good outliers make data skewed, too."""
     noise: float = 0.1
     """Standard deviation of the noise that the search adds to that of the model."""
     min_observations: int = 4

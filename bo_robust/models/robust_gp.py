@@ -34,7 +34,7 @@ from torch import Tensor
 
 from bo_robust.models.local_deviation import LocalDeviation
 from bo_robust.models.marginal_likelihood import as_array, evidence_of
-from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale, outcome_scales
+from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale
 from bo_robust.models.outlier_detection import OutlierDetection, OutlierSearch, SearchData, find_outliers, held_rows
 from bo_robust.models.outlier_prior import OutlierPrior
 from bo_robust.models.recommendation import RecommendingGP
@@ -228,13 +228,12 @@ class RobustGP(RecommendingGP):
 
     def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
         """Choose the inliers and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
-        Y = self.train_Y_all.squeeze(-1)
-        within = Y[self.within_limits()]
-        scales = outcome_scales(within, self.outcome_limits) if self._learns_scale else [self.outcome_scale]
-        scale, detection = find_outliers(self._search_data(), scales)
+        learns, Y = self._learns_scale, self.train_Y_all
+        given, limits = (IDENTITY, self.outcome_limits) if learns else (self.outcome_scale, None)
+        scale, detection = find_outliers(self._search_data(), given, limits)
         self._set_scale(scale)
         self._adopt(detection, restandardize=True)
-        self._warn(detection.explained)
+        self._warn(detection)
         standard = fitted = self.to_standard_model()
         if on_cuda(Y) and len(standard.train_targets) < FEW:
             fitted = copy.deepcopy(standard).cpu()
@@ -244,7 +243,7 @@ class RobustGP(RecommendingGP):
                 own.copy_(value)
         if self.num_outliers:  # at the hyperparameters now fitted
             self.detect_outliers(restandardize=False, known_inliers=self.inlier_mask)
-            if len(scales) > 1:
+            if learns:
                 self.inlier_probability.copy_(torch.as_tensor(detection.inlier_probability))
         return mll.eval()
 
@@ -469,13 +468,18 @@ class RobustGP(RecommendingGP):
             self.likelihood.noise_covar.noise = Yvar.squeeze(-1).clamp_min(min_fixed_noise.value(Yvar.dtype))
         self._set_detection(detection)  # last: the inflation is in the units that the transforms now have
 
-    def _warn(self, explained: float) -> None:
-        n, outliers = len(self.inlier_mask), self.num_outliers
-        if outliers > max(2.0, MANY * n):
-            advice = "look at them with bo_robust.models.plot_outliers(model)"
-            if 2 * (n - outliers - 1) < n:
-                advice = "no more can be, so there may be more outliers: do not trust this model"
-            notice = f"RobustGP flags {outliers} of {n} observations as outliers; {advice}."
+    def _warn(self, found: OutlierDetection) -> None:
+        n, outliers, explained = len(self.inlier_mask), self.num_outliers, found.explained
+        if found.undecided:
+            notice = (
+                f"{found.undecided} of {n} observations agree with each other and contradict the others, so nothing "
+                "tells which are right: none is left out; do not trust this model, and replicate some."
+            )
+        elif outliers > max(2.0, MANY * n):
+            notice = (
+                f"RobustGP flags {outliers} of {n} observations as outliers; look at them with "
+                "bo_robust.models.plot_outliers(model)."
+            )
         elif n >= ENOUGH and explained < UNEXPLAINED:
             notice = (
                 f"the others explain {max(explained, 0.0):.0%} of the variance of an observation: noise is large, the "

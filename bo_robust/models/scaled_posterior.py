@@ -119,6 +119,16 @@ class ScaledPosterior(GPyTorchPosterior):
         return mean, ((values - mean.unsqueeze(-1)).square() * weights).sum(-1)
 
 
+def mean_in_units(m: Tensor, variance: Tensor, scale: OutcomeScale) -> Tensor:
+    """E y of w with these means and variances, of one shape."""
+    if scale.is_identity:
+        return m
+    if scale.is_logarithm:
+        return _lognormal(m, variance, scale)[0]
+    values, _, weights = _at_nodes(m, variance, scale)
+    return (values * weights).sum(-1)
+
+
 def _lognormal(m: Tensor, variance: Tensor, scale: OutcomeScale) -> tuple[Tensor, Tensor]:
     """The means of y and of u = sign y + shift."""
     u = (scale.sign * m + 0.5 * variance).exp()
