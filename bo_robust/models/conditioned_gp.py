@@ -12,7 +12,7 @@ from scipy import linalg
 from bo_robust.models.marginal_likelihood import IMPOSSIBLE, LOG_2PI, Array, Indices, Prior
 from bo_robust.models.reward_units import Units
 
-LEAST_PIVOT = 1e-12  # smallest variance and pivot: rounding makes smaller ones
+LEAST_PIVOT = 1e-12  # smallest variance and pivot, in prior variances: rounding makes smaller ones
 
 Rows = NDArray[np.bool_]
 
@@ -35,6 +35,7 @@ class ConditionedGP:
         order, k = np.argsort(~inliers, kind="stable"), int(inliers.sum())
         total = prior.covariance[order][:, order]
         total[np.diag_indices_from(total)] += prior.noise[order]
+        self._variance = prior.covariance.diagonal() + prior.noise
         self._prior, self._residual = prior, (y - units.center) / units.scale - prior.mean
         residual = self._residual[order]
         inverse, log_det = _inverse(total[:k, :k])
@@ -66,9 +67,13 @@ class ConditionedGP:
         equation 5.12). For an outlier they are in ``weights`` and on the diagonal of ``swept``.
         """
         sign = np.where(self.inliers, -1.0, 1.0)
-        diagonal = np.maximum(sign * self.swept.diagonal(), LEAST_PIVOT)
+        diagonal = np.maximum(sign * self.swept.diagonal(), self._least_pivots())
         variance = np.where(self.inliers, 1.0 / diagonal, diagonal)
         return np.where(self.inliers, self.weights * variance, self.weights), variance
+
+    def _least_pivots(self) -> Array:
+        """The smallest pivot of each row, ``n``: the others lower the variance of an inlier, so its G_ii is larger."""
+        return np.where(self.inliers, 1.0 / self._variance, LEAST_PIVOT * self._variance)
 
     def log_densities(self) -> Array:
         """Log density ``n`` of each observation given the other inliers."""
@@ -108,7 +113,8 @@ class ConditionedGP:
         """
         sign = -1.0 if self.inliers[i] else 1.0
         column = np.concatenate([self.swept[i, :i], self.swept[i:, i]])
-        pivot = sign * max(sign * column[i], LEAST_PIVOT)
+        least = 1.0 / self._variance[i] if self.inliers[i] else LEAST_PIVOT * self._variance[i]
+        pivot = sign * max(sign * column[i], least)
         column[i] = 0.0
         own = self.weights[i] / pivot
         self.log_evidence -= 0.5 * (sign * self.log_norm + math.log(abs(pivot)) + float(self.weights[i] * own))

@@ -53,7 +53,8 @@ variance of f, by hyperparameters fitted to the inliers without added noise.
 
 A logarithm forgives a factor of ten, which is what people mistype. So an inlier is held if it is an outlier in the
 given scale, lies beyond all rows that are inliers in both, unless a replicate lies there, too, and agrees better with
-the others once it is divided or multiplied by ten.
+the others once it is divided or multiplied by ten. None is where the learnt scale gains another ``DECISIVE`` times
+``scale_evidence``.
 
 **Limits.** Observations beyond the limits of the outcomes are outliers in every scale, and no local deviation explains
 them. "D empty" then means that all outliers are beyond the limits.
@@ -79,7 +80,7 @@ import torch
 
 from bo_robust.models.conditioned_gp import LEAST_PIVOT, ConditionedGP, Rows
 from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
-from bo_robust.models.marginal_likelihood import Array, Evidence, one_thread
+from bo_robust.models.marginal_likelihood import IMPOSSIBLE, Array, Evidence, one_thread
 from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale, outcome_scales
 from bo_robust.models.outlier_prior import OutlierPrior
 from bo_robust.models.reward_units import Units, spread_units
@@ -90,6 +91,7 @@ PASSES = 4  # alternations between rows and hyperparameters from each initial se
 FIT_ROWS = 200  # largest number of rows that the hyperparameters of the search are fitted to
 SPARSE = (0.0, 0.15, 0.3, 0.45)  # shares of rows, at least one, that the initial sets of close observations leave out
 CENTERS = 6  # number of outliers, of the largest residuals, around which a local deviation is looked for
+DECISIVE = 3.0  # multiples of ``scale_evidence`` beyond it from which on no row is held
 LEAST_GAIN = 1e-9  # smallest gain of J for which a row is moved
 LEAST_ERROR = 1e-300  # smallest error of which a logarithm is taken
 
@@ -238,7 +240,8 @@ def _held(
 ) -> Rows:
     """Which rows are inliers in a learnt scale alone, beyond all that are inliers in both, and look mistyped, ``n``.
 
-    Two replicates that both lie there confirm each other.
+    Two replicates that both lie there confirm each other. None is held where the evidence of the learnt scale is
+    decisive: then it explains more than these rows.
     """
     both, alone = inliers & given.inlier_mask, inliers & ~given.inlier_mask
     held = np.zeros_like(inliers)
@@ -246,7 +249,10 @@ def _held(
         for beyond in (data.y > data.y[both].max(), data.y < data.y[both].min()):
             side = alone & beyond
             held |= side & ~np.any(data.replicates & side, axis=1)
-    return held & learnt.mistyped(data.y, found) if held.any() else held
+    gain = found.log_evidence - data.prior.scale_evidence - given.log_evidence
+    if gain >= DECISIVE * data.prior.scale_evidence or not held.any():
+        return np.zeros_like(held)
+    return held & learnt.mistyped(data.y, found)
 
 
 class OutlierSearch:
@@ -420,10 +426,11 @@ class OutlierSearch:
         return np.where(gp.inliers, self._odds[k], self._odds[k - 1]) + self._log_p0
 
     def _plain_gp(self, inliers: Rows) -> ConditionedGP:
-        """The GP given these rows, fitted to them without added noise."""
+        """The GP given these rows, fitted to them without added noise; with it where its matrix is indefinite."""
         units = self._units(inliers)
         theta = self._fit_theta(inliers, 0.0)
-        return ConditionedGP(self._evidence.prior(theta, units.scale, 0.0), self._y, inliers, units)
+        gp = ConditionedGP(self._evidence.prior(theta, units.scale, 0.0), self._y, inliers, units)
+        return gp if gp.log_evidence > -IMPOSSIBLE else self._gp(self._fit_theta(inliers), inliers)
 
     def _fit_theta(self, inliers: Rows, added_noise: float | None = None) -> Array:
         units, rows = self._units(inliers), np.flatnonzero(inliers)

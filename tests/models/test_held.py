@@ -5,6 +5,7 @@ import math
 import random
 import sys
 
+import numpy as np
 import pytest
 import torch
 from botorch.exceptions import ModelFittingError
@@ -15,6 +16,8 @@ from botorch.utils.sampling import draw_sobol_samples
 
 from bo_robust import RobustGP
 from bo_robust.models import suggest_replicates
+from bo_robust.models.outcome_scale import OutcomeScale
+from bo_robust.models.outlier_detection import OutlierSearch
 from bo_robust.models.replication import replication_candidates
 from bo_robust.suggest import suggest
 from tests.problems import fit, outliers
@@ -52,7 +55,6 @@ def held():
 
 def test_a_held_observation_is_an_inlier_of_the_scale_and_no_other(held):
     model, wrong = held
-    assert not model.outcome_scale.is_identity
     assert model.inlier_mask[wrong]
     given = fit(RobustGP(model.train_X_all, model.train_Y_all, outcome_scale=None))
     assert wrong in outliers(given)
@@ -79,14 +81,14 @@ def test_other_points_than_those_of_the_data_are_refused(held, X):
 
 
 @pytest.mark.parametrize("seed", range(100, 103))
-def test_where_all_readings_call_for_the_scale_none_is_held(seed):
+def test_right_readings_of_a_skewed_function_are_not_held(seed):
     """Readings of Hartmann's function, most of them near its end 0 and a few at its hills, are skewed and right."""
     function = Hartmann(6, negate=True)
     X = draw_sobol_samples(torch.tensor([[0.0], [1.0]]).double().expand(2, 6), 60, 1, seed=seed).squeeze(1)
     Y = function(X).unsqueeze(-1)
     model = fit(RobustGP(X, Y))
-    assert not model.outcome_scale.is_identity
     assert not model.held_mask.any()
+    assert model.inlier_mask.all()
     assert Y[model.predict(X).mean.argmax()] > Y.max() - 0.01
 
 
@@ -221,11 +223,22 @@ def test_most_observations_may_be_beyond_the_limits(Y):
     assert float(model.predict(X).mean.max()) <= 100.0
 
 
-def test_a_detection_without_a_fit_holds_too(held):
+def test_a_detection_without_a_fit_does_not_trust_it_either(held):
     model, wrong = held
     again = copy.deepcopy(model)
     again.detect_outliers()
-    assert again.held_mask.nonzero().flatten().tolist() == [wrong]
+    assert (~again.reliable_mask()).nonzero().flatten().tolist() == [wrong]
+
+
+@pytest.mark.parametrize(("factor", "is_held"), [(10.0, True), (0.1, True), (2.5, False), (0.4, False)])
+def test_what_is_held_agrees_better_without_a_factor_of_ten(factor, is_held):
+    """Of a logarithm whose others say 1, readings of more than the root of ten times that look mistyped."""
+    X = torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)
+    Y = torch.ones_like(X) * (1.0 + 1e-3 * torch.arange(9.0).unsqueeze(-1).double())
+    Y[4] *= factor
+    search = OutlierSearch(RobustGP(X, Y)._search_data(), OutcomeScale(0.0))
+    found = search.detect()._replace(loo_mean=np.zeros(9))
+    assert search.mistyped(Y.numpy().ravel(), found).tolist() == [is_held and row == 4 for row in range(9)]
 
 
 def test_a_second_reading_obeys_the_space():

@@ -12,7 +12,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from bo_robust import RobustGP
 from bo_robust.models.conditioned_gp import ConditionedGP
 from bo_robust.models.marginal_likelihood import Prior, evidence_of
-from bo_robust.models.outlier_detection import OutlierSearch, SearchData
+from bo_robust.models.outcome_scale import OutcomeScale
+from bo_robust.models.outlier_detection import OutlierSearch, SearchData, _predicting
 from bo_robust.models.outlier_prior import OutlierPrior
 from bo_robust.models.reward_units import Units, rescaling_unit, robust_units, spread_units
 from tests.problems import fit
@@ -257,3 +258,63 @@ def test_a_matrix_that_rounding_makes_indefinite_does_not_win():
     Y[wrong] += size * torch.sign(torch.randn(15, 1, generator=g, dtype=torch.float64))
     model = fit(RobustGP(X, 1e6 * Y, covar_module=ScaleKernel(RBFKernel()), outcome_transform=None))
     assert int((~model.inlier_mask[wrong]).sum()) > 8
+
+
+def test_predictions_are_leave_one_out_means_in_the_units_of_y():
+    """In a logarithm the mean is exp(m + v / 2), with m and v of f by a GP that has no added noise."""
+    X, Y = data()
+    y = (2.0 * Y).exp().numpy().ravel()
+    evidence = evidence_of(SingleTaskGP(X, Y, outcome_transform=None))
+    evidence.maximize = lambda *arguments: evidence.start
+    none = np.zeros((N, N), dtype=bool)
+    searched = SearchData(evidence, y, boxed(X), none, OutlierPrior(), False, np.ones(N, dtype=bool))
+    found = OutlierSearch(searched, OutcomeScale(0.0)).predictions(np.ones(N, dtype=bool))
+    prior = evidence.prior(evidence.start)
+    residual, variance = naive_loo(prior, np.log(y), np.ones(N, dtype=bool))
+    expected = np.exp(np.log(y) - residual + 0.5 * (variance - prior.noise))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_scale_that_predicts_badly_is_not_the_models(monkeypatch):
+    """Evidence of 3 nats more against errors of twice the size in each of ten rows: 3 - 10 log 2 < 0."""
+    X, Y = data(10)
+    y = (3.0 + Y).numpy().ravel()
+    searches = [search(X, 3.0 + Y)[0], search(X, 3.0 + Y)[0]]
+    found = [each.detect()._replace(inlier_mask=np.ones(10, dtype=bool)) for each in searches]
+    for errors, chosen in ((2.0, 0), (1.3, 1)):
+        for each, size in zip(searches, (1.0, errors), strict=True):
+            monkeypatch.setattr(each, "predictions", lambda inliers, size=size: y - size)
+        assert _predicting(y, searches, found, np.array([0.0, 3.0])) == chosen
+    assert _predicting(y, searches, found, np.array([0.0, -1.0])) == 0
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-3])
+def test_right_readings_of_a_steep_step_stay(noise):
+    draws = torch.Generator().manual_seed(0)
+    X = torch.rand(30, 2, generator=draws, dtype=torch.float64)
+    Y = torch.tanh(25.0 * (X[:, :1] - 0.8)) - 0.2
+    model = fit(RobustGP(X, Y + noise * torch.randn(30, 1, generator=draws, dtype=torch.float64)))
+    assert model.inlier_mask.all()
+
+
+def test_best_readings_that_cross_zero_stay():
+    for seed in range(3):
+        draws = torch.Generator().manual_seed(seed)
+        X = torch.rand(60, 3, generator=draws, dtype=torch.float64)
+        y = -(6.0 * (X - 0.6).norm(dim=-1)).exp()
+        y = y - y.sort().values[-4:-2].mean()
+        model = fit(RobustGP(X, y.unsqueeze(-1)))
+        assert model.inlier_mask[y > 0.0].all()
+        assert not model.held_mask.any()
+        assert model.loo_zscore.abs().max() < 100.0
+
+
+def test_where_half_contradicts_the_other_half_all_are_inliers():
+    draws = torch.Generator().manual_seed(0)
+    X = torch.rand(30, 1, generator=draws, dtype=torch.float64)
+    Y = torch.sin(6.0 * X) + 0.01 * torch.randn(30, 1, generator=draws, dtype=torch.float64)
+    wrong = torch.randperm(30, generator=draws)[:15]
+    Y[wrong] += 20.0 * torch.rand(15, 1, generator=draws, dtype=torch.float64) + 10.0
+    with pytest.warns(UserWarning, match="nothing tells which are right"):
+        model = fit(RobustGP(X, Y, outcome_scale=None))
+    assert model.inlier_mask.all()
