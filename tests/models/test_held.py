@@ -94,14 +94,14 @@ def test_it_is_asked_for_first_and_its_replicate_decides(held):
     model, wrong = held
     X, Y = model.train_X_all, model.train_Y_all
     point = X[wrong : wrong + 1]
-    for options in ({}, {"held_only": True}, {"candidates": X}):
+    for options in ({}, {"candidates": X}):
         assert torch.equal(suggest_replicates(model, **options), point)
-    assert torch.equal(suggest_replicates(ModelListGP(model), held_only=True), point)
+    assert torch.equal(suggest_replicates(ModelListGP(model)), point)
     assert replication_candidates(model, maximize=False).tolist() == []
     agreed = fit(RobustGP(torch.cat([X, point]), torch.cat([Y, 0.97 * Y[wrong : wrong + 1]])))
     assert not agreed.held_mask.any()
     assert agreed.recommendable()[wrong]
-    assert suggest_replicates(agreed, held_only=True) is None
+    assert torch.equal(suggest_replicates(agreed), point)  # a third one makes sure
     contradicted = fit(RobustGP(torch.cat([X, point]), torch.cat([Y, 0.1 * Y[wrong : wrong + 1]])))
     assert not contradicted.reliable_mask()[wrong]
     assert contradicted.recommendable()[wrong]  # by the second reading
