@@ -80,8 +80,8 @@ class RobustGP(RecommendingGP):
     and enters no :meth:`predict`, until a replicate agrees.
 
     Outliers become inliers again where a local deviation of f, a bump, is likelier than as many gross errors. A single
-    outlier leaves this open, and no acquisition function explores there. :func:`suggest_replicates` says which point to
-    measure again before a good observation is given up.
+    outlier leaves this open, and acquisition functions see nothing good there. :func:`suggest_replicates` says which
+    point to measure again before a good observation is given up.
 
     Observations that ``condition_on_observations`` or fantasies add are inliers. To test them, make and fit a new
     model. The state dict restores the outliers with the same data. In other data they are detected anew.
@@ -93,7 +93,7 @@ class RobustGP(RecommendingGP):
         outlier_share: Share of outliers that is expected before the data are seen, in (0, .5).
         outlier_density: Density of an outlier near the median, per robust standard deviation (:class:`OutlierPrior`).
         maximize: Whether large observations are good, for :func:`suggest_replicates`, :meth:`recommendable` and
-            :meth:`predict`; the posterior does not depend on it. None: neither side is, as of a constraint.
+            :meth:`predict`; the posterior does not depend on it. None: neither side is, as for a constraint.
         outcome_scale: "auto", or None to model observations as they are. With ``train_Yvar``, or another outcome
             transform than the default one, they are modeled as they are.
         outcome_limits: Smallest and largest possible outcome, such as (0, 100) of a yield; either may be None. An
