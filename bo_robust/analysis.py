@@ -60,8 +60,7 @@ class Analysis:
             sided, rows = j < outputs.objectives, y.isfinite()
             options: dict[str, Any] = {}
             if choice.model is RobustGP:
-                # A replicate decides in a finite space, and inflated variances in a box. Constraints have no good side.
-                options["maximize"] = True if sided and space.candidates is None else None
+                options["maximize"] = True if sided else None  # constraints have no good side
                 options["outcome_limits"] = outputs.limits[j]
             sided_choice = choice._replace(model_options=choice.model_options | options)
             build = partial(sided_choice.build, self.U[rows], y[rows].unsqueeze(-1))
@@ -76,16 +75,15 @@ class Analysis:
         self.failing = _failure_model(*map(self._designs, (X, failed))) if len(failed) else None
 
     def replicate(self, chosen: Tensor) -> Tensor | None:
-        """A measured design to measure again first, ``1 x d``, or None; in a box where its reading is held."""
+        """A measured design to measure again first, ``1 x d``, or None."""
         if self.choice.model is not RobustGP or self.space.conditioned:
             return None
-        listed = self.space.candidates
+        candidates = None if self.space.candidates is None else self.U
         elsewhere = torch.cat([self.pending, self.failed, self.space.encode(chosen).to(self.U)])
         for model in self.models[: self.outputs.objectives]:
             if not model.outliers_detected:
                 continue
-            options: dict[str, Any] = {"maximize": True, "X_pending": elsewhere, "held_only": listed is None}
-            points = suggest_replicates(model, len(self.U), self.U, **options)
+            points = suggest_replicates(model, len(self.U), candidates, X_pending=elsewhere)
             for point in () if points is None else points:
                 x = self.X[(point == self.U).all(-1)][:1]
                 if self.space.holds(x):

@@ -48,7 +48,7 @@ class Suggestion:
         replicate: Whether each of them repeats a design whose observation may be an outlier, ``q`` bool.
         outliers: Which observations the models flag as outliers (or truncate), ``n`` bool.
         held: Which observations are plausible only in a learnt outcome scale, and beyond all others on the good side,
-            ``n`` bool. A second observation of their designs comes first, also in a box.
+            ``n`` bool. A second observation of their designs comes first.
         expected: ``n x m`` means of the objectives at the designs measured, in units of Y, from observations that are
             neither flagged nor held.
         best: The row of the design to use now; None for several objectives, or where no design can be recommended.
@@ -90,8 +90,8 @@ def suggest(
 
     The first designs are quasi-random. Then the default method maximizes BoTorch's ``qLogNoisyExpectedImprovement`` (or
     hypervolume improvement) on :class:`bo_robust.RobustGP`, with the probability that ``constraints`` hold. An
-    observation that is held is measured a second time first. On a finite space, so is a flagged observation that is
-    better than all inliers. Under ``conditions`` none is. Units of designs and observations do not matter.
+    observation that is better than all inliers, but flagged as an outlier or held, is measured a second time first;
+    under ``conditions`` none is. Units of designs and observations do not matter.
 
     Args:
         X: ``n x d`` designs measured; or all :class:`bo_robust.Data`.

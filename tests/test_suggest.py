@@ -249,22 +249,43 @@ def test_a_list_of_designs_is_evaluated_as_a_whole():
     assert float(f(X).max()) == float(f(table).max())
 
 
-def test_on_a_list_an_outlier_that_is_too_good_is_measured_again():
+@pytest.mark.parametrize("listed", [True, False])
+def test_an_outlier_that_is_too_good_is_measured_again(listed):
     table = designs(60, seed=1)
+    space = {"candidates": table} if listed else {"bounds": BOX}
     X = table[:14]
     Y = f(X)
     Y[5] += 40.0
-    now = suggest(X, Y, candidates=table, **SEARCH)
+    now = suggest(X, Y, **space, **SEARCH)
     assert now.replicate.tolist() == [True]
     assert torch.equal(now.X, X[5:6])
     assert suggest_replicates(now.model) is not None
-    now = suggest(X, Y, candidates=table, X_pending=X[5:6], **SEARCH)  # it is under way
+    now = suggest(X, Y, X_pending=X[5:6], **space, **SEARCH)  # it is under way
     assert now.replicate.tolist() == [False]
-    again = suggest(torch.cat([X, X[5:6]]), torch.cat([Y, f(X[5:6])]), candidates=table, **SEARCH)
+    again = suggest(torch.cat([X, X[5:6]]), torch.cat([Y, f(X[5:6])]), **space, **SEARCH)
     assert again.outliers.nonzero().flatten().tolist() == [5]
     assert again.replicate.tolist() == [False]
-    on_a_box = suggest(X, Y, bounds=BOX, **SEARCH)
-    assert on_a_box.replicate.tolist() == [False]
+
+
+def test_a_batch_begins_with_what_is_measured_again():
+    X = designs(14, seed=1)
+    Y = f(X)
+    Y[5] += 40.0
+    Y[8] += 50.0
+    now = suggest(X, Y, q=3, bounds=BOX, **SEARCH)
+    assert now.replicate.tolist() == [True, True, False]
+    assert torch.equal(now.X[:2], X[[8, 5]])
+    assert not (now.X[2] == X).all(-1).any()
+
+
+def test_a_setting_achieved_within_a_tolerance_is_a_second_reading():
+    X = designs(14, seed=1)
+    Y = f(X)
+    Y[5] += 40.0
+    near = X[5:6] + 1e-5
+    now = suggest(torch.cat([X, near]), torch.cat([Y, f(near)]), bounds=BOX, **SEARCH)
+    assert now.outliers.nonzero().flatten().tolist() == [5]
+    assert now.replicate.tolist() == [False]
 
 
 def test_on_a_list_no_design_is_measured_twice_where_noise_is_small():

@@ -62,7 +62,6 @@ VARIANTS: dict[str, Variant] = {  # by the rule that is left out: other numbers 
     "a cluster counts as one observation": {"cluster_radius": 1e-6},
     "inliers by a replicate only": {"replaced": {"OutlierSearch._by_replicate_only": lambda search, i: i & False}},
     "local deviations": {"max_deviations": 0},
-    "variance inflation": {"replaced": {"OutlierSearch._likeliest": lambda search, given: ()}},
     "initial sets of close observations": {"replaced": {"SPARSE": ()}},
 }
 

@@ -100,11 +100,11 @@ class ValueOfDesigns(AcquisitionFunction):
 class RobustAcquisition(Acquisition):
     """Ax' ``Acquisition``, which may also measure arms again and choose conditions.
 
-    The models learn which side of each objective is good. Where the search space is finite, an observation that is
-    better than all inliers, but flagged as an outlier, is measured a second time before the maximum
-    (:func:`bo_robust.suggest_replicates`). Ax leaves out points observed or pending there, as suits expected
-    improvement, until none is left; the maximum of an upper confidence bound is over all points. A space of choices,
-    ordered or not, and integers is finite. Several points are chosen one after the other, the earlier ones
+    The models learn which side of each objective is good. An observation that is better than all inliers, but flagged
+    as an outlier or held, is measured a second time before the maximum (:func:`bo_robust.suggest_replicates`), unless
+    the acquisition chooses conditions. In a finite search space Ax leaves out points observed or pending, as suits
+    expected improvement, until none is left; the maximum of an upper confidence bound is over all points. A space of
+    choices, ordered or not, and integers is finite. Several points are chosen one after the other, the earlier ones
     hallucinated.
     """
 
@@ -125,11 +125,8 @@ class RobustAcquisition(Acquisition):
             warnings.warn(
                 f"outcome_limits name {', '.join(unknown)}, but the metrics modeled are {known}.", stacklevel=2
             )
-        if botorch_acqf_class is not ValueAtRiskUCB:
-            for model, weight in _sided(surrogate.model, torch_opt_config.objective_weights):
-                if model.maximize is None:  # the strategy does not know the objective
-                    model.maximize = weight > 0.0
-                    model.detect_outliers(restandardize=False, known_inliers=model.inlier_mask)
+        for model, weight in _sided(surrogate.model, torch_opt_config.objective_weights):
+            model.maximize = weight > 0.0  # the strategy does not know the objective
         super().__init__(
             surrogate=surrogate, botorch_acqf_class=botorch_acqf_class, torch_opt_config=torch_opt_config, **options
         )
@@ -155,7 +152,7 @@ class RobustAcquisition(Acquisition):
         values: list[Tensor] = []
         try:
             for _ in range(n):
-                x = self._replicate(observed, pending, fixed, held_only=not finite)
+                x = self._replicate(observed, pending, fixed, finite)
                 if x is None:
                     x, value = self._search(search_space_digest, **options)
                 else:
@@ -213,12 +210,14 @@ class RobustAcquisition(Acquisition):
         return coded.encode(x), value
 
     def _replicate(
-        self, observed: Tensor | None, pending: Tensor | None, fixed: Mapping[int, float], held_only: bool
+        self, observed: Tensor | None, pending: Tensor | None, fixed: Mapping[int, float], finite: bool
     ) -> Tensor | None:
         """The best replication candidate of an objective, ``1 x d``, in the search space and not on its way already."""
+        if isinstance(self.acqf, ValueOfDesigns):
+            return None  # it would be measured under another condition
         for model, weight in _sided(*ax_objectives(self)):
             X = model.train_X_all
-            points = suggest_replicates(model, len(X), X, maximize=weight > 0.0, held_only=held_only)
+            points = suggest_replicates(model, len(X), X if finite else None, maximize=weight > 0.0)
             for x in X[:0] if points is None else points.unsqueeze(1):
                 obeys = all(abs(float(x[0, i]) - value) <= ROUNDING for i, value in fixed.items())
                 if obeys and _holds(observed, x) and not _holds(pending, x):

@@ -36,7 +36,7 @@ class RobustGPSurrogate(GaussianProcessSurrogate):
     """BayBE's ``GaussianProcessSurrogate``, its components included, with outlier detection, one model a target.
 
     Task parameters are refused. The objective says whether large or small observations are good; where it asks to match
-    a value, no variance is inflated. ``outlier_share`` and ``outlier_density`` are as in
+    a value, neither is. ``outlier_share`` and ``outlier_density`` are as in
     :class:`bo_robust.models.RobustGP`.
 
     Examples:

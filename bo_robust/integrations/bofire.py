@@ -34,7 +34,7 @@ __all__ = ["RobustGPSurrogate", "held_experiments", "outlier_experiments"]
 class RobustGPSurrogate(SingleTaskGPSpecification):
     """What BoFire's ``SingleTaskGPSurrogate`` specifies, with outlier detection.
 
-    The objective says whether large or small values are good; where it asks for a target, no variance is inflated.
+    The objective says whether large or small values are good; where it asks for a target, neither is.
     ``outlier_share`` and ``outlier_density`` are those of :class:`bo_robust.models.RobustGP`.
 
     Examples:

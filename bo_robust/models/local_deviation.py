@@ -14,8 +14,7 @@ the deviation explains, and o the log odds of one outlier more than those elsewh
     Delta J = log p(y_S, y_D | K + B) - log p(y_S | K) - sum_(i in D) (o + log p_0(y_i)) + log prior
               + log(p_0(y_c) |a| sqrt(2 pi e)).
 
-The last term replaces the density of a under B, at its maximum, by p_0. The probability of the deviation is
-1 / (1 + exp(-Delta J)).
+The last term replaces the density of a under B, at its maximum, by p_0.
 
 Inliers C at the point c may contradict the deviation. If they are the gross errors instead, they leave S first, which
 changes J by log p(y_(S without C)) - log p(y_S) + sum_(i in C) (o + log p_0(y_i)), with o for one outlier more each.
@@ -57,10 +56,6 @@ class LocalDeviation(NamedTuple):
     log_odds: float
     contradicting: tuple[int, ...] = ()
 
-    @property
-    def probability(self) -> float:
-        return 1.0 / (1.0 + math.exp(min(-self.log_odds, 700.0)))
-
 
 class LocalDeviations:
     """Local deviations among points ``n x d`` in the unit box; ``log_p0`` are log densities ``n`` as outliers."""
@@ -96,7 +91,7 @@ class LocalDeviations:
         log_size = float(self._log_p0[row]) + math.log(max(abs(size), LEAST_SIZE)) + 0.5 * (LOG_2PI + 1.0)
         together, gain, found = gp, 0.0, []
         for radius in sorted(self._prior.deviation_radii):  # a wider deviation explains all rows of a narrower one
-            back = likewise & (self.nearness(row, radius) > self._prior.deviation_extent)
+            back = likewise & (self._nearness(row, radius) > self._prior.deviation_extent)
             rows = np.flatnonzero(back)
             with np.errstate(all="ignore"):  # a singular matrix says nothing about a deviation
                 if not together.inliers[rows].all():
@@ -115,7 +110,7 @@ class LocalDeviations:
 
     def _gain(self, row: int, radius: float, size: float, gp: ConditionedGP) -> float:
         """log p(y_S | K + B) - log p(y_S | K); only rows near the center count, because B is zero elsewhere."""
-        rows = np.flatnonzero(gp.inliers & (self.nearness(row, radius) > NEGLIGIBLE))
+        rows = np.flatnonzero(gp.inliers & (self._nearness(row, radius) > NEGLIGIBLE))
         return gp.gain(rows, self._covariance(row, radius, size, rows))
 
     def _log_prior(self, radius: float) -> float:
@@ -124,10 +119,10 @@ class LocalDeviations:
         least = math.log(self._prior.least_deviation_probability)
         return min(max(math.log(self._prior.deviation_density) + log_ball, least), 0.0)
 
-    def nearness(self, row: int, radius: float) -> Array:
+    def _nearness(self, row: int, radius: float) -> Array:
         """phi at all points, ``n``."""
         return np.asarray(np.exp(-0.5 * self._squares[row] / radius**2))
 
     def _covariance(self, row: int, radius: float, size: float, rows: Indices) -> Array:
-        near, square = self.nearness(row, radius)[rows], self._squares[rows][:, rows]
+        near, square = self._nearness(row, radius)[rows], self._squares[rows][:, rows]
         return np.asarray(size**2 * np.outer(near, near) * np.exp(-0.5 * square / radius**2))

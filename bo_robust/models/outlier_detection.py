@@ -101,8 +101,6 @@ class OutlierDetection(NamedTuple):
 
     Attributes:
         explained: Share of the variance of the inliers that the other inliers predict; NaN without a GP.
-        deviations: The likeliest local deviations around outliers better than all inliers, with sizes in units of the
-            observations. A fit finds none, because its hyperparameters are not the final ones.
         log_evidence: J of the inliers, as a density of the observations in the units given.
         loo_mean: Leave-one-out means ``n`` of the observations given the other inliers, in the outcome scale.
         undecided: Number of outliers that were found, but that all are inliers for; 0 if the inliers stand.
@@ -115,7 +113,6 @@ class OutlierDetection(NamedTuple):
     confirmed_by_replicate: Rows
     held_mask: Rows
     explained: float
-    deviations: tuple[LocalDeviation, ...]
     log_evidence: float = 0.0
     loo_mean: Array | None = None
     undecided: int = 0
@@ -124,7 +121,7 @@ class OutlierDetection(NamedTuple):
     def without_search(cls, inliers: Rows) -> OutlierDetection:
         """The state where nothing was looked for among observations ``n``."""
         n, none = len(inliers), np.zeros(len(inliers), dtype=bool)
-        return cls(inliers, inliers.astype(float), np.zeros(n), np.full(n, math.inf), none, none, math.nan, ())
+        return cls(inliers, inliers.astype(float), np.zeros(n), np.full(n, math.inf), none, none, math.nan)
 
 
 class SearchData(NamedTuple):
@@ -340,11 +337,10 @@ class OutlierSearch:
         return outliers * math.log(_rms(chance[out]) / _rms(foretold[out])) > self.prior.evidence_required
 
     @one_thread
-    def detect(self, known_inliers: Rows | None = None, maximize: bool | None = True) -> OutlierDetection:
-        """Choose inliers at the hyperparameters of the model, and look for deviations on the good side.
+    def detect(self, known_inliers: Rows | None = None) -> OutlierDetection:
+        """Choose inliers at the hyperparameters of the model.
 
         ``known_inliers`` is the choice of :meth:`fit` among the first ``m <= n`` rows. It stands if these are all.
-        ``maximize`` says which side is good, None that none is.
         """
         if self._possible.sum() < self.prior.min_observations:
             return OutlierDetection.without_search(self._possible)
@@ -353,10 +349,10 @@ class OutlierSearch:
         if known_inliers is not None:
             first[: len(known_inliers)] &= known_inliers
             if len(known_inliers) == len(first):
-                return self._result(theta, first, maximize=maximize)
+                return self._result(theta, first)
         sets = [every, first, *(self._climb(self._gp(theta, start)) for start in (first, *self._initial_sets()))]
         best = max(sets, key=lambda rows: self._objective(self._gp(theta, rows)))
-        return self._result(theta, *self._with_deviations(theta, best), maximize)
+        return self._result(theta, *self._with_deviations(theta, best))
 
     def _with_deviations(self, theta: Array, inliers: Rows) -> tuple[Rows, list[LocalDeviation]]:
         """The inliers, and the local deviations that at least two former outliers share, the likeliest first."""
@@ -470,9 +466,7 @@ class OutlierSearch:
             gp.move(i)
         return gp.inliers
 
-    def _result(
-        self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = (), maximize: bool | None = None
-    ) -> OutlierDetection:
+    def _result(self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = ()) -> OutlierDetection:
         gp = self._gp(theta, inliers, deviations)
         residual, variance = gp.loo_residuals()
         zscore = residual / np.sqrt(variance)
@@ -481,27 +475,10 @@ class OutlierSearch:
         probability, limit = 1.0 / (1.0 + np.exp(-excess)), np.sqrt(2.0 * np.maximum(margin, 0.0))
         spread = float(np.var((self._y / gp.units.scale)[inliers]))
         explained = 1.0 - float(np.mean(residual[inliers] ** 2)) / spread if spread > 0.0 else math.nan
-        likeliest = () if maximize is None else self._likeliest(gp, maximize)
         confirmed = self._by_replicate_only(inliers)
         objective, none = self._objective(gp) + self._log_slope, np.zeros_like(inliers)
         mean = self._y - residual * gp.units.scale
-        return OutlierDetection(
-            inliers, probability, zscore, limit, confirmed, none, explained, likeliest, objective, mean
-        )
-
-    def _likeliest(self, gp: ConditionedGP, maximize: bool) -> tuple[LocalDeviation, ...]:
-        """The likeliest local deviations around outliers better than inliers and prediction, none within a likelier."""
-        sense = 1.0 if maximize else -1.0
-        better = sense * self._y > (sense * self._y[gp.inliers]).max()
-        rows = np.flatnonzero(better & (sense * gp.weights > 0.0) & self._possible)
-        about = (self._deviations.about(int(row), gp, self._odds) for row in rows)
-        likeliest = [max(of_row, key=lambda each: each.log_odds) for of_row in about]
-        kept: list[LocalDeviation] = []
-        for each in sorted(likeliest, key=lambda each: -each.log_odds):
-            covered = (self._deviations.nearness(other.row, other.radius)[each.row] for other in kept)
-            if not any(height > self.prior.deviation_overlap for height in covered):
-                kept.append(each)
-        return tuple(kept)
+        return OutlierDetection(inliers, probability, zscore, limit, confirmed, none, explained, objective, mean)
 
     def _by_replicate_only(self, inliers: Rows) -> Rows:
         """Extreme inliers where two observations of one point stand against all others, by a fit without them."""

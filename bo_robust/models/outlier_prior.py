@@ -36,8 +36,6 @@ class OutlierPrior:
     """Expected number of local deviations of one radius, per volume of the box."""
     deviation_extent: float = 0.1
     """Relative height of a local deviation down to which it explains outliers of the same sign."""
-    deviation_overlap: float = 0.5
-    """Relative height of a likelier deviation above which a row inflates the variance no further."""
     max_deviations: int = 4
     """Largest number of local deviations that turn outliers into inliers."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import Any
 
 import torch
 from botorch.models.model import Model, ModelList
@@ -25,7 +24,6 @@ def suggest_replicates(
     *,
     maximize: bool | None = None,
     X_pending: Tensor | None = None,
-    held_only: bool = False,
 ) -> Tensor | None:
     """Suggest the points to measure again before the acquisition is maximized, ``k x d`` with 1 <= k <= q, or None.
 
@@ -37,16 +35,13 @@ def suggest_replicates(
     Args:
         model: A fitted model; only a ``RobustGP`` has outliers. The models of a list are asked one by one, each for its
             own good side; one that was made with ``maximize=None``, as that of a constraint, is passed over.
-        q: Largest number of points, the best candidate first. Fill the batch up by the acquisition: give it these
-            points as ``X_pending``, and make the model with ``maximize=None``, or its variance inflation draws the
-            other points beside them.
+        q: Largest number of points, the best candidate first. Fill the batch up by the acquisition, which gets these
+            points as ``X_pending``.
         candidates: ``N x d`` points of a finite space, where a replicate is an observation of an equal point; no others
             are suggested. Without them a replicate is any observation where f is nearly the same (a correlation of
             .999).
         maximize: Whether large observations are good. None: as the model was made, or True where it does not say.
         X_pending: ``m x d`` points where another measurement is running or has failed; they are not suggested.
-        held_only: Whether flagged observations are left out. Say True in a box: there ``RobustGP`` inflates variances
-            around flagged observations, and a replicate of one costs more than it brings on average.
 
     Raises:
         ValueError: if a ``RobustGP`` is not fitted, ``maximize`` is given for a list of models, q is no whole number of
@@ -68,15 +63,14 @@ def suggest_replicates(
         if maximize is not None:
             raise ValueError("give maximize to each RobustGP of the list, and None to that of a constraint, instead.")
         sided = [part for part in model.models if isinstance(part, RobustGP) and part.maximize is not None]
-        options: dict[str, Any] = {"X_pending": X_pending, "held_only": held_only}
-        suggestions = (suggest_replicates(part, q, candidates, **options) for part in sided)
+        suggestions = (suggest_replicates(part, q, candidates, X_pending=X_pending) for part in sided)
         return next((points for points in suggestions if points is not None), None)
     if not isinstance(model, RobustGP):
         return None
     if not model.outliers_detected:
         raise ValueError("this RobustGP has not looked for outliers yet; call fit_gpytorch_mll first.")
     _check_pending(X_pending, model.train_X_all)
-    rows, replicates = _undecided(model, candidates, maximize, held_only)
+    rows, replicates = _undecided(model, candidates, maximize)
     X, chosen = model.train_X_all, list[int]()
     for row in rows.tolist():
         pending = X_pending is not None and is_among(X[row], X_pending, nearly_equal)
@@ -93,9 +87,7 @@ def _check_pending(X_pending: Tensor | None, X: Tensor) -> None:
         check_finite("X_pending", X_pending)
 
 
-def _undecided(
-    model: RobustGP, candidates: Tensor | None, maximize: bool | None, held_only: bool
-) -> tuple[Tensor, Tensor]:
+def _undecided(model: RobustGP, candidates: Tensor | None, maximize: bool | None) -> tuple[Tensor, Tensor]:
     """Rows that a replicate would decide, the best first, and which rows are replicates of each other, ``n x n``."""
     X = model.train_X_all
     replicates = model.replicate_mask()
@@ -108,7 +100,7 @@ def _undecided(
     outvoted = (replicates & model.inlier_mask & (value > value.unsqueeze(1))).any(1)  # by better ones at its point
     contradicted = ~model.inlier_mask & replicates.any(1) & ~outvoted & (value > value.median())
     contradicted[rows] = False
-    if held_only or int(contradicted.sum()) >= max(1.0, model.outlier_prior.share * len(X)):
+    if int(contradicted.sum()) >= max(1.0, model.outlier_prior.share * len(X)):
         rows = rows[model.held_mask[rows]]
     return rows, replicates
 
@@ -133,7 +125,7 @@ def replication_candidates(model: RobustGP, maximize: bool | None = None, replic
 def _correlated(model: RobustGP) -> Tensor:
     """Which other rows have nearly the same f, ``n x n`` bool."""
     with torch.no_grad():
-        covariance = model.kernel_of_f(model._points_seen()).to_dense()
+        covariance = model.covar_module(model._points_seen()).to_dense()
     scale = covariance.diagonal().sqrt()
     correlation = covariance / (scale * scale.unsqueeze(-1))
     return (correlation >= SAME) & ~torch.eye(len(scale), dtype=torch.bool, device=scale.device)

@@ -11,20 +11,16 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any, cast
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
-from botorch.acquisition.objective import PosteriorTransform
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
-from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.types import DEFAULT
-from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from gpytorch.means import Mean
 from gpytorch.mlls import MarginalLogLikelihood
@@ -32,14 +28,13 @@ from gpytorch.module import Module
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
-from bo_robust.models.local_deviation import LocalDeviation
 from bo_robust.models.marginal_likelihood import as_array, evidence_of
 from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale
 from bo_robust.models.outlier_detection import OutlierDetection, OutlierSearch, SearchData, find_outliers, held_rows
 from bo_robust.models.outlier_prior import OutlierPrior
 from bo_robust.models.recommendation import RecommendingGP
 from bo_robust.models.reward_units import computable, smallest_deviation
-from bo_robust.models.scaled_posterior import scaled_standardize, standardize_of, with_mean_of
+from bo_robust.models.scaled_posterior import scaled_standardize, standardize_of
 from bo_robust.models.training_data import (
     check_added,
     check_data,
@@ -47,10 +42,9 @@ from bo_robust.models.training_data import (
     checked_limits,
     nearly_equal,
 )
-from bo_robust.models.variance_inflation import InflatedKernel, VarianceInflation
 from bo_robust.utils.input_checks import quoted
 from bo_robust.utils.linalg import on_cuda
-from bo_robust.utils.upstream import DefaultType, second_prediction_strategy
+from bo_robust.utils.upstream import DefaultType
 
 MANY = 0.25  # share of outliers above which the model warns
 UNEXPLAINED = 0.2  # share of an observation's variance that the others predict, below which the model warns
@@ -64,11 +58,7 @@ STATISTICS = (
     *("inlier_mask", "inlier_probability", "loo_zscore", "loo_zscore_limit"),
     *("confirmed_by_replicate", "held_mask"),
 )
-DEVIATIONS = ("deviation_radius", "deviation_size", "deviation_log_odds")  # 0 in rows without a local deviation
-STATE = (*DATA, *STATISTICS, *DEVIATIONS, "outliers_detected", "_scale")
-# Prediction strategies without variance inflation, by those with it; weak keys, so that they go when a model drops its
-# strategy.
-_WITHOUT_INFLATION: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+STATE = (*DATA, *STATISTICS, "outliers_detected", "_scale")
 
 
 class RobustGP(RecommendingGP):
@@ -90,10 +80,8 @@ class RobustGP(RecommendingGP):
     and enters no :meth:`predict`, until a replicate agrees.
 
     Outliers become inliers again where a local deviation of f, a bump, is likelier than as many gross errors. A single
-    outlier leaves this open. If it is better than all inliers, the variance of the posterior grows around its point by
-    P a^2, where P is the probability of a local deviation and a its size: so acquisition functions explore there. The
-    mean stays that of the inliers alone. ``covar_module`` has this variance inflation in evaluation mode, never in a
-    fit. :func:`suggest_replicates` says which point to measure again before a good observation is given up.
+    outlier leaves this open, and acquisition functions see nothing good there. :func:`suggest_replicates` says which
+    point to measure again before a good observation is given up.
 
     Observations that ``condition_on_observations`` or fantasies add are inliers. To test them, make and fit a new
     model. The state dict restores the outliers with the same data. In other data they are detected anew.
@@ -104,8 +92,8 @@ class RobustGP(RecommendingGP):
     Args:
         outlier_share: Share of outliers that is expected before the data are seen, in (0, .5).
         outlier_density: Density of an outlier near the median, per robust standard deviation (:class:`OutlierPrior`).
-        maximize: Whether large observations are good. The variance is inflated around good outliers only. None: around
-            none, for loops that always replicate good outliers first, as Ax and Optuna do.
+        maximize: Whether large observations are good, for :func:`suggest_replicates`, :meth:`recommendable` and
+            :meth:`predict`; the posterior does not depend on it. None: neither side is, as for a constraint.
         outcome_scale: "auto", or None to model observations as they are. With ``train_Yvar``, or another outcome
             transform than the default one, they are modeled as they are.
         outcome_limits: Smallest and largest possible outcome, such as (0, 100) of a yield; either may be None. An
@@ -133,6 +121,7 @@ class RobustGP(RecommendingGP):
     """
 
     _supports_batched_models = False  # Ax: one model for each metric
+    has_exact_moments: ClassVar[bool] = True  # (:mod:`bo_robust.models.exact_moments`)
     train_X_all: Tensor
     train_Y_all: Tensor
     inlier_mask: Tensor
@@ -144,7 +133,6 @@ class RobustGP(RecommendingGP):
     outliers_detected: Tensor
     outcome_transform: OutcomeTransform
     _train_Yvar_all: Tensor | None
-    _inflates = True  # whether the kernel has the variance inflation in evaluation mode
 
     def __init__(
         self,
@@ -189,7 +177,6 @@ class RobustGP(RecommendingGP):
         super().__init__(
             train_X, train_Y, train_Yvar, likelihood, covar_module, mean_module, outcome_transform, input_transform
         )
-        self._variance_inflation = VarianceInflation(train_X.detach())
         self._set_data(train_X, train_Y, train_Yvar)
         self._set_scale(IDENTITY)
         self.register_load_state_dict_post_hook(_restore)
@@ -205,17 +192,6 @@ class RobustGP(RecommendingGP):
         # Others are Ax', of a search space.
         ours = ("outlier_share", "outlier_density", "maximize", "outcome_scale", "outcome_limits")
         return inputs | {name: options[name] for name in ours if name in options}
-
-    @property
-    def kernel_of_f(self) -> Kernel:
-        """The covariance of f without variance inflation."""
-        return cast(Kernel, next(module for name, module in self.named_children() if name == "covar_module"))
-
-    @property
-    def covar_module(self) -> Kernel:
-        """The covariance of f: the given kernel in training mode, with the variance inflation in evaluation mode."""
-        kernel, inflation = self.kernel_of_f, self._variance_inflation
-        return InflatedKernel(kernel, inflation) if inflation and self._inflates and not self.training else kernel
 
     @property
     def _supports_cache_root(self) -> bool:
@@ -246,35 +222,6 @@ class RobustGP(RecommendingGP):
             if learns:
                 self.inlier_probability.copy_(torch.as_tensor(detection.inlier_probability))
         return mll.eval()
-
-    @property
-    def has_exact_moments(self) -> bool:
-        """Whether mean and variance are those of one kernel, as :mod:`bo_robust.models.exact_moments` needs."""
-        return not self._variance_inflation
-
-    def posterior(  # type: ignore[override]
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> Any:
-        """As of ``SingleTaskGP``; the mean has no variance inflation."""
-        if not self._variance_inflation:
-            return super().posterior(X, output_indices, observation_noise, posterior_transform)
-        posterior: Any = super().posterior(X, output_indices, observation_noise)
-        if isinstance(posterior, GPyTorchPosterior):
-            posterior = with_mean_of(self._without_inflation(X, observation_noise), posterior)
-        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
-
-    def _without_inflation(self, X: Tensor, observation_noise: bool | Tensor) -> Any:
-        """The posterior given the inliers alone; after one with inflation."""
-        self._inflates = False
-        try:
-            with second_prediction_strategy(self, _WITHOUT_INFLATION):
-                return super().posterior(X, observation_noise=observation_noise)
-        finally:
-            self._inflates = True
 
     def to_standard_model(self) -> SingleTaskGP:
         """A ``SingleTaskGP`` of the inliers that shares these modules; ``ValueError`` if observations were added."""
@@ -337,7 +284,7 @@ class RobustGP(RecommendingGP):
         """
         first_inliers = None if known_inliers is None else known_inliers.cpu().numpy()
         data = self._search_data()
-        detection = OutlierSearch(data, self.outcome_scale).detect(first_inliers, self.maximize)
+        detection = OutlierSearch(data, self.outcome_scale).detect(first_inliers)
         if first_inliers is not None and len(first_inliers) == len(self.held_mask):
             held = self.held_mask.cpu().numpy()
         else:
@@ -397,11 +344,6 @@ class RobustGP(RecommendingGP):
             standardize = Standardize(1, min_stdv=smallest_deviation(values)).to(values)
             self.outcome_transform = scaled_standardize(scale, standardize).train(self.training)
 
-    def _unit(self) -> float | None:
-        """The unit of the targets, in the outcome scale, where the default outcome transform sets it."""
-        standardize: Any = standardize_of(getattr(self, "outcome_transform", None))[1]
-        return None if standardize is None else float(standardize.stdvs)
-
     def _set_data(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         for name, value in zip(DATA, (X, Y), strict=True):
             self.register_buffer(name, value.detach().clone())
@@ -409,18 +351,11 @@ class RobustGP(RecommendingGP):
         self._set_detection(OutlierDetection.without_search(np.ones(len(X), dtype=bool)), detected=False)
 
     def _set_detection(self, detection: OutlierDetection, detected: bool = True) -> None:
-        """Keep the outlier statistics, and inflate the variance around good outliers that may be no errors."""
+        """Keep the outlier statistics."""
         template = self.train_Y_all
-        deviations = template.new_zeros(len(DEVIATIONS), len(template))
-        for each in detection.deviations:
-            deviations[:, each.row] = template.new_tensor([each.radius, each.size, each.log_odds])
         values = {name: torch.as_tensor(getattr(detection, name)) for name in STATISTICS}
-        values |= {name: row.clone() for name, row in zip(DEVIATIONS, deviations, strict=True)}
         for name, value in {**values, "outliers_detected": torch.tensor(detected)}.items():
             self.register_buffer(name, value.to(template.device) if value.dtype == torch.bool else value.to(template))
-        # `maximize=None` is equal to neither side.
-        good = [each for each in detection.deviations if (each.size > 0.0) == self.maximize]
-        self._variance_inflation.set(self._points_seen(), good, self._unit() or 1.0)
 
     def _check_nothing_added(self) -> None:
         self.train()
@@ -435,7 +370,7 @@ class RobustGP(RecommendingGP):
     def _search_data(self) -> SearchData:
         """All observations as arrays, in the units of an outcome transform that is not ours."""
         self._check_nothing_added()
-        standardized = self._unit() is not None
+        standardized = standardize_of(getattr(self, "outcome_transform", None))[1] is not None
         Y, Yvar = self.train_Y_all, self._train_Yvar_all
         if not standardized and hasattr(self, "outcome_transform"):
             Y, Yvar = self.outcome_transform.eval()(Y=Y, Yvar=Yvar, X=self.transform_inputs(self.train_X_all))
@@ -466,14 +401,14 @@ class RobustGP(RecommendingGP):
         super().set_train_data(X, Y.squeeze(-1), strict=False)
         if Yvar is not None:
             self.likelihood.noise_covar.noise = Yvar.squeeze(-1).clamp_min(min_fixed_noise.value(Yvar.dtype))
-        self._set_detection(detection)  # last: the inflation is in the units that the transforms now have
+        self._set_detection(detection)
 
     def _warn(self, found: OutlierDetection) -> None:
         n, outliers, explained = len(self.inlier_mask), self.num_outliers, found.explained
         if found.undecided:
             notice = (
-                f"{found.undecided} of {n} observations agree with each other and contradict the others, so nothing "
-                "tells which are right: none is left out; do not trust this model, and replicate some."
+                f"{found.undecided} of {n} observations look like outliers, so nothing tells which are right: none is "
+                "left out; do not trust this model, and replicate some."
             )
         elif outliers > max(2.0, MANY * n):
             notice = (
@@ -496,8 +431,6 @@ def _restore(model: RobustGP, _: Any) -> None:
     complete = all(value is not None for value in state.values()) and bool(state["outliers_detected"])
     if not complete or any(not torch.equal(state[x].to(model.get_buffer(x)), model.get_buffer(x)) for x in DATA):
         return model.detect_outliers(restandardize=False)
-    saved = {name: state[name].to(model.get_buffer(name)).cpu().numpy() for name in (*STATISTICS, *DEVIATIONS)}
-    rows = enumerate(zip(*(saved.pop(name).tolist() for name in DEVIATIONS), strict=True))
-    deviations = tuple(LocalDeviation(row, (row,), *values) for row, values in rows if values[0])
-    model._adopt(OutlierDetection(**saved, explained=math.nan, deviations=deviations), restandardize=False)
+    saved = {name: state[name].to(model.get_buffer(name)).cpu().numpy() for name in STATISTICS}
+    model._adopt(OutlierDetection(**saved, explained=math.nan), restandardize=False)
     model.eval()

@@ -39,13 +39,12 @@ class ScaledPosterior(GPyTorchPosterior):
     Args:
         latent: The posterior of w, of one output.
         scale: The scale T.
-        mean: Posterior mean of y in place of that of ``latent``, ``... x q x 1``.
     """
 
     _is_mt = False  # one output
 
-    def __init__(self, latent: GPyTorchPosterior, scale: OutcomeScale, mean: Tensor | None = None) -> None:
-        self.latent, self.scale, self._mean = latent, scale, mean
+    def __init__(self, latent: GPyTorchPosterior, scale: OutcomeScale) -> None:
+        self.latent, self.scale = latent, scale
         self._distribution: MultivariateNormal | None = None
 
     @property
@@ -60,7 +59,7 @@ class ScaledPosterior(GPyTorchPosterior):
     @property
     def mean(self) -> Tensor:
         """E y, ``... x q x 1``."""
-        return self._moments()[0] if self._mean is None else self._mean
+        return self._moments()[0]
 
     @property
     def variance(self) -> Tensor:
@@ -194,13 +193,6 @@ class ScaledOutcome(OutcomeTransform):
     def untransform_posterior(self, posterior: Posterior, X: Tensor | None = None) -> ScaledPosterior:
         assert isinstance(posterior, GPyTorchPosterior)
         return ScaledPosterior(posterior, self.scale)
-
-
-def with_mean_of(other: GPyTorchPosterior, posterior: GPyTorchPosterior) -> GPyTorchPosterior:
-    """The posterior with the mean of another one, and the covariance that it has; in a scale, with that of w and y."""
-    if isinstance(posterior, ScaledPosterior) and isinstance(other, ScaledPosterior):
-        return ScaledPosterior(with_mean_of(other.latent, posterior.latent), posterior.scale, other.mean)
-    return GPyTorchPosterior(MultivariateNormal(other.distribution.mean, posterior.distribution.lazy_covariance_matrix))
 
 
 def scaled_standardize(scale: OutcomeScale, standardize: Standardize) -> OutcomeTransform:

@@ -7,8 +7,8 @@ upstream then would no longer call after a renaming. ``.ci/private_names.py`` co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from botorch.models.gpytorch import GPyTorchModel
@@ -110,18 +110,6 @@ def prediction_strategy(model: Any) -> Any:
 
 def drop_prediction_strategy(model: Any) -> None:
     model.prediction_strategy = None
-
-
-@contextmanager
-def second_prediction_strategy(model: Any, kept: MutableMapping[Any, Any]) -> Iterator[None]:
-    """Predict by a second strategy beside the model's own, which ``kept`` holds between calls."""
-    first = model.prediction_strategy
-    model.prediction_strategy = kept.get(first)
-    try:
-        yield
-        kept[first] = model.prediction_strategy
-    finally:
-        model.prediction_strategy = first
 
 
 def training_residuals(strategy: DefaultPredictionStrategy) -> tuple[Tensor, Tensor]:

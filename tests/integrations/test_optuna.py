@@ -101,12 +101,14 @@ def far_too_good(trial):
 
 
 @pytest.mark.slow
-def test_outliers_are_found_and_on_a_box_no_trial_is_repeated():
+def test_outliers_are_found_and_on_a_box_the_first_is_measured_again():
+    """That is as many as may be contradicted among 16."""
     study = make("robust", seed=3)
     assert study.sampler.outlier_trials(study) == []
     study.optimize(far_too_good, n_trials=16)
     assert study.sampler.outlier_trials(study) == [t for t in study.trials if t.value > 100.0]
-    assert len({tuple(p.values()) for p in params(study)}) == 16
+    assert params(study).count(params(study)[3]) == 2
+    assert len({tuple(p.values()) for p in params(study)}) == 15
 
 
 def test_where_the_space_is_finite_an_outlier_that_is_too_good_is_measured_again():

@@ -31,6 +31,10 @@ def models(X, Y):
     yield "noise known", SingleTaskGP(X, Y, train_Yvar=0.01 * Y.square())
     yield "sum of kernels, warped", SingleTaskGP(X, Y, covar_module=sums, input_transform=warp)
     yield "truncated", TruncatedGP(X, Y, NoTruncation(), noise_var=0.1)
+    robust = RobustGP(X, Y + 30.0 * (torch.arange(len(X)) == 3).to(Y).unsqueeze(-1))
+    robust.detect_outliers()
+    assert robust.num_outliers == 1
+    yield "with an outlier", robust
 
 
 def close(model, X):
@@ -40,7 +44,7 @@ def close(model, X):
     torch.testing.assert_close(variance, posterior.variance.squeeze(-1), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("which", range(6))
+@pytest.mark.parametrize("which", range(7))
 def test_equals_the_posterior(data, which):
     X, Y, points = data
     name, model = list(models(X, Y))[which]

@@ -309,12 +309,12 @@ def test_best_readings_that_cross_zero_stay():
         assert model.loo_zscore.abs().max() < 100.0
 
 
-def test_where_half_contradicts_the_other_half_all_are_inliers():
+def test_where_half_look_like_outliers_all_are_inliers():
     draws = torch.Generator().manual_seed(0)
-    X = torch.rand(30, 1, generator=draws, dtype=torch.float64)
-    Y = torch.sin(6.0 * X) + 0.01 * torch.randn(30, 1, generator=draws, dtype=torch.float64)
-    wrong = torch.randperm(30, generator=draws)[:15]
-    Y[wrong] += 20.0 * torch.rand(15, 1, generator=draws, dtype=torch.float64) + 10.0
-    with pytest.warns(UserWarning, match="nothing tells which are right"):
+    X = torch.rand(20, 1, generator=draws, dtype=torch.float64)
+    Y = torch.sin(6.0 * X) + 0.01 * torch.randn(20, 1, generator=draws, dtype=torch.float64)
+    wrong = torch.randperm(20, generator=draws)[:10]
+    Y[wrong] += 60.0 * torch.randn(10, 1, generator=draws, dtype=torch.float64)
+    with pytest.warns(UserWarning, match="10 of 20 .* nothing tells which are right"):
         model = fit(RobustGP(X, Y, outcome_scale=None))
     assert model.inlier_mask.all()
