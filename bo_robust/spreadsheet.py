@@ -25,6 +25,8 @@ from bo_robust.column_options import KINDS
 from bo_robust.columns import Column
 from bo_robust.suggest import Suggestion, suggest
 
+SPOKEN = (2.0, 1000.0)  # standard deviations between which the distance of a flagged reading is a number
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; errors are one sentence on standard error, and exit code 2."""
@@ -144,9 +146,7 @@ def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
         for place in (~model.inlier_mask).nonzero().flatten().tolist():
             at = campaign.read[rows[place]]
             others = f"{float(found.expected[rows[place], j]):.4g}, which the others predict" if goal else ""
-            off = (
-                f"{abs(float(model.loo_zscore[place])):.3g} standard deviations from {others or 'what others predict'}"
-            )
+            off = f"{_distance(float(model.loo_zscore[place]))} from {others or 'what others predict'}"
             what = off if model.within_limits()[place] else "beyond the limits"
             same = (replicates[place] & model.inlier_mask).nonzero().flatten().tolist()
             other = (
@@ -168,6 +168,12 @@ def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
                 f"plausible only if {name} varies by factors. {then}."
             )
     return lines
+
+
+def _distance(zscore: float) -> str:
+    """How far off a flagged reading is; a number of standard deviations only where it says something."""
+    low, high = SPOKEN
+    return f"{abs(zscore):.3g} standard deviations" if low <= abs(zscore) < high else "far"
 
 
 def _recommended(found: Suggestion, campaign: Campaign) -> list[str]:

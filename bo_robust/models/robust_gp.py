@@ -65,19 +65,21 @@ class RobustGP(RecommendingGP):
     """``SingleTaskGP`` on the inliers of its data; ``fit_gpytorch_mll`` detects the outliers.
 
     The fit chooses the scale of the outcomes, inliers and hyperparameters together, by marginal likelihood. An
-    observation is an outlier if a gross error is more plausible than its value given the others. BoTorch then fits the
+    observation is an outlier if a gross error is more plausible than its value given the others. If a fit to all
+    observations foretells the outliers, or if half would be outliers, all are inliers. BoTorch then fits the
     hyperparameters to the inliers. Without outliers the model is ``SingleTaskGP``, bit for bit. Before a fit, and with
     fewer than four observations, all are inliers. At least half always are, and so are replicates that agree, unless
     others at their point outvote them.
 
-    Positive and skewed outcomes may be modeled as their logarithm or a root (:mod:`bo_robust.models.outcome_scale`).
+    Skewed outcomes may be modeled as their logarithm or a root, if that predicts
+    (:mod:`bo_robust.models.outcome_scale`).
     The posterior is a ``GPyTorchPosterior`` in the units of the observations all the same: its samples and quantiles
     are exact, and its ``distribution`` has the moments of the outcomes.
 
     A logarithm forgives a factor of ten, which is what people mistype. So an observation is held if it is an inlier in
-    the learnt scale alone, an outlier in the given one, and beyond all observations that are inliers in both scales,
-    unless the evidence of the learnt scale is decisive. A held observation stays in the model. It is not recommended,
-    and enters no :meth:`predict`, until a replicate agrees.
+    the learnt scale alone, an outlier in the given one, beyond all observations that are inliers in both scales, and
+    agrees better with the others once it is divided or multiplied by ten. A held observation stays in the model. It is
+    not recommended, and enters no :meth:`predict`, until a replicate agrees.
 
     Outliers become inliers again where a local deviation of f, a bump, is likelier than as many gross errors. A single
     outlier leaves this open, and acquisition functions see nothing good there. :func:`suggest_replicates` says which
@@ -106,7 +108,8 @@ class RobustGP(RecommendingGP):
         train_Y_all: All observations, ``n x 1``.
         inlier_mask: Whether each observation is an inlier, ``n`` bool.
         inlier_probability: Probability of each observation that it is an inlier, ``n``, on average over the scales.
-        loo_zscore: Standardized leave-one-out residual of each observation given the other inliers, ``n``.
+        loo_zscore: Standardized leave-one-out residual of each observation given the other inliers, ``n``. Its variance
+            has the noise that the search adds, so it is smaller than by the fitted model.
         loo_zscore_limit: Size of the residual at which inlier and outlier are equally likely, ``n``.
         confirmed_by_replicate: Whether an observation is an inlier only because a replicate confirms it, ``n`` bool.
         held_mask: Whether an observation is held, on the good side or the bad one, ``n`` bool.
