@@ -69,7 +69,7 @@ def test_outliers_leave_no_trace(name, n, d, wrong, known):
     """Without them it is SingleTaskGP, bit for bit."""
     X, Y, rows = data(n, d, 2 if n == 25 else 0, wrong)
     noise = 0.01 + 0.001 * torch.arange(n, dtype=Y.dtype).unsqueeze(-1) if known else None
-    model = fit(RobustGP(X, Y, noise, maximize=None, **OPTIONS[name](d)))
+    model = fit(RobustGP(X, Y, noise, **OPTIONS[name](d)))
     assert outliers(model) == rows
     keep = model.inlier_mask
     other = SingleTaskGP(X[keep], Y[keep], noise[keep] if known else None, **OPTIONS[name](d))
@@ -94,7 +94,7 @@ def test_before_a_fit_all_are_inliers():
 
 def test_a_logarithm_is_detected_in_its_units():
     X, Y, rows = data(wrong=2)
-    model = fit(RobustGP(X, Y.exp(), outcome_transform=Log(), maximize=None))
+    model = fit(RobustGP(X, Y.exp(), outcome_transform=Log()))
     assert outliers(model) == rows
     keep = model.inlier_mask
     assert_equal(model, fit(SingleTaskGP(X[keep], Y[keep].exp(), outcome_transform=Log())))
@@ -177,7 +177,7 @@ def test_input_transforms_may_change_shapes(name):
         X = torch.cat([X[:, :2], one_hot(X[:, 2].long(), 3).double()], 1)
     clean = [row for row in range(20) if row not in rows]
     Y[clean] = torch.sin(4.0 * X[clean, :2]).sum(1, keepdim=True)
-    model = fit(RobustGP(X, Y, input_transform=CHANGES_OF_SHAPE[name](X), maximize=None))
+    model = fit(RobustGP(X, Y, input_transform=CHANGES_OF_SHAPE[name](X)))
     assert outliers(model) == rows
     if name != "appended":  # which supposes that training data have the features already
         keep = model.inlier_mask
@@ -333,7 +333,7 @@ class TestState:
 
     def test_added_observations_are_inliers_and_no_fit_forgets_them(self):
         X, Y, _ = data(24, wrong=2)
-        model = fit(RobustGP(X[:20], Y[:20], maximize=None))
+        model = fit(RobustGP(X[:20], Y[:20]))
         other = fit(SingleTaskGP(X[:20][model.inlier_mask], Y[:20][model.inlier_mask]))
         moments(model), moments(other)
         added, expected = (one.condition_on_observations(X[20:], Y[20:]) for one in (model, other))
