@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import csv
 import difflib
+import math
 import sys
 import warnings
 from collections.abc import Sequence
@@ -145,16 +146,14 @@ def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
         replicates = model.replicate_mask()
         for place in (~model.inlier_mask).nonzero().flatten().tolist():
             at = campaign.read[rows[place]]
-            others = f"{float(found.expected[rows[place], j]):.4g}, which the others predict" if goal else ""
-            off = f"{_distance(float(model.loo_zscore[place]))} from {others or 'what others predict'}"
-            what = off if model.within_limits()[place] else "beyond the limits"
+            expected = float(found.expected[rows[place], j]) if goal else math.nan
+            what = _distance(float(model.loo_zscore[place]), expected)
+            if not model.within_limits()[place]:
+                what = "is beyond the limits"
             same = (replicates[place] & model.inlier_mask).nonzero().flatten().tolist()
-            other = (
-                f" Row {numbers[campaign.read[rows[same[0]]]]} repeats its design; a third reading decides."
-                if same
-                else ""
-            )
-            lines.append(f"Row {numbers[at]} looks wrong: {name} = {cells[at]} is {what}.{other}")
+            other = f" Row {numbers[campaign.read[rows[same[0]]]]} repeats its design" if same else ""
+            other += "" if not same else "; a third reading decides." if len(same) == 1 else ", as others do."
+            lines.append(f"Row {numbers[at]} looks wrong: {name} = {cells[at]} {what}.{other}")
         twice = replicates.any(1)
         for place in model.held_on_good_side(maximize=goal).nonzero().flatten().tolist():
             at = campaign.read[rows[place]]
@@ -170,10 +169,13 @@ def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
     return lines
 
 
-def _distance(zscore: float) -> str:
+def _distance(zscore: float, expected: float) -> str:
     """How far off a flagged reading is; a number of standard deviations only where it says something."""
+    others = "what others predict" if math.isnan(expected) else f"{expected:.4g}, which the others predict"
     low, high = SPOKEN
-    return f"{abs(zscore):.3g} standard deviations" if low <= abs(zscore) < high else "far"
+    if abs(zscore) < low:
+        return f"is not {others}"
+    return f"is {abs(zscore):.3g} standard deviations from {others}" if abs(zscore) < high else f"is far from {others}"
 
 
 def _recommended(found: Suggestion, campaign: Campaign) -> list[str]:

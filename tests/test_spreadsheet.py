@@ -436,7 +436,7 @@ def test_remarks_behind_the_outcome_are_left_out(write, capsys):
 
 def test_a_minimized_outcome_has_a_scale_of_its_own_sign(write, capsys):
     table = [
-        [t, round(float(np.exp(0.08 * t + 0.3 * (i % 3))), 2)] for i, t in enumerate((*range(20, 80, 5), 30, 50, 70))
+        [t, round(float(np.exp(0.15 * t + 0.3 * (i % 3))), 2)] for i, t in enumerate((*range(20, 80, 5), 30, 50, 70))
     ]
     assert main([write(table, header=["temp", "cost"]), "--minimize", "cost"]) == 0
     assert "cost is modeled on a scale of its own (logarithm), on" in capsys.readouterr().err

@@ -48,8 +48,9 @@ the domain of T is an outlier. The posterior of a scale is proportional to exp(J
 **A scale must predict.** J is of densities, and a density says little of means: E y of a logarithm grows by exp(v / 2).
 So the scale of the model is the one with the largest J + log L, where L is the likelihood of its leave-one-out errors
 in the units of y, normal errors of the variance that fits them best: n log rms less, over the n rows that are inliers
-in it and in the given one. Only scales of a larger J than the given one compete. The means are E T^-1(w) over the
-variance of f, by hyperparameters fitted to the inliers without added noise.
+in it and in the given one. Only scales of a larger J than the given one compete, whose rms is at most ``WORST_RATIO``
+times that of the given one: many rows where f is flat may gain J, and the few others be lost. The means are E T^-1(w)
+over the variance of f, by hyperparameters fitted to the inliers without added noise.
 
 A logarithm forgives a factor of ten, which is what people mistype. So an inlier is held if it is an outlier in the
 given scale, lies beyond all rows that are inliers in both, unless a replicate lies there, too, and agrees better with
@@ -91,6 +92,7 @@ PASSES = 4  # alternations between rows and hyperparameters from each initial se
 FIT_ROWS = 200  # largest number of rows that the hyperparameters of the search are fitted to
 SPARSE = (0.0, 0.15, 0.3, 0.45)  # shares of rows, at least one, that the initial sets of close observations leave out
 CENTERS = 6  # number of outliers, of the largest residuals, around which a local deviation is looked for
+WORST_RATIO = 1.1  # of the error of a learnt scale to that of the given one
 DECISIVE = 3.0  # multiples of ``scale_evidence`` beyond it from which on no row is held
 LEAST_GAIN = 1e-9  # smallest gain of J for which a row is moved
 LEAST_ERROR = 1e-300  # smallest error of which a logarithm is taken
@@ -215,7 +217,9 @@ def _predicting(y: Array, searches: Sequence[OutlierSearch], found: Sequence[Out
     for k in rivals.tolist():
         both = mask & found[k].inlier_mask
         own = y - searches[k].predictions(found[k].inlier_mask)
-        scores[k] = float(evidence[k]) + both.sum() * math.log(_rms(errors[both]) / _rms(own[both]))
+        ratio = _rms(own[both]) / _rms(errors[both])
+        if ratio <= WORST_RATIO:
+            scores[k] = float(evidence[k]) - both.sum() * math.log(ratio)
     return max(scores, key=lambda k: scores[k])
 
 

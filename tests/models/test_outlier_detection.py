@@ -276,15 +276,15 @@ def test_predictions_are_leave_one_out_means_in_the_units_of_y():
 
 
 def test_a_scale_that_predicts_badly_is_not_the_models(monkeypatch):
-    """Evidence of 3 nats more against errors of twice the size in each of ten rows: 3 - 10 log 2 < 0."""
+    """Evidence of .5 nats more against errors of 1.08 times the size in each of ten rows: .5 - 10 log 1.08 < 0."""
     X, Y = data(10)
     y = (3.0 + Y).numpy().ravel()
     searches = [search(X, 3.0 + Y)[0], search(X, 3.0 + Y)[0]]
     found = [each.detect()._replace(inlier_mask=np.ones(10, dtype=bool)) for each in searches]
-    for errors, chosen in ((2.0, 0), (1.3, 1)):
+    for errors, gain, chosen in ((1.08, 0.5, 0), (1.08, 1.0, 1), (1.2, 99.0, 0)):
         for each, size in zip(searches, (1.0, errors), strict=True):
             monkeypatch.setattr(each, "predictions", lambda inliers, size=size: y - size)
-        assert _predicting(y, searches, found, np.array([0.0, 3.0])) == chosen
+        assert _predicting(y, searches, found, np.array([0.0, gain])) == chosen
     assert _predicting(y, searches, found, np.array([0.0, -1.0])) == 0
 
 
