@@ -60,6 +60,8 @@ VARIANTS: dict[str, Variant] = {  # by the rule that is left out: other numbers 
     "added noise": {"noise": 1e-3},
     "noise of rounding": {"replaced": {"_rounding": lambda y, scale: 0.0}},
     "a cluster counts as one observation": {"cluster_radius": 1e-6},
+    "what the others foretell is no outlier": {"replaced": {"OutlierSearch._foretold": lambda search, theta, i: False}},
+    "a scale must predict": {"replaced": {"_predicting": lambda y, searches, found, evidence: int(evidence.argmax())}},
     "inliers by a replicate only": {"replaced": {"OutlierSearch._by_replicate_only": lambda search, i: i & False}},
     "local deviations": {"max_deviations": 0},
     "initial sets of close observations": {"replaced": {"SPARSE": ()}},
