@@ -4,7 +4,7 @@ No reading is wrong here. Every kind (:data:`KINDS`) makes sets of its own by se
 points. ``RobustGP`` and ``SingleTaskGP`` fit the same readings. A set counts against ``RobustGP`` if the best reading
 is flagged or held, or if the root mean squared error of the means of f is 1.5 times that of ``SingleTaskGP``. The NLPD
 is that of fresh readings, in nats a reading and at most 50. The regret is that of the recommendation, the reading of
-the largest mean, in standard deviations of f. Intervals are of 95 %, over sets.
+the largest mean, in standard deviations of fresh readings. Intervals are of 95 %, over sets.
 
 Settings are chosen on seeds from 100 on, and reported are those from 0 on. ``--limits`` ends with exit code 1 beyond
 :data:`LIMITS`, which CI asks for on two seeds.
@@ -38,7 +38,7 @@ Array = NDArray[np.float64]
 Random = np.random.Generator
 FRESH = 300  # points at which predictions are compared
 WORSE = 1.5  # ratio of root mean squared errors from which on a set counts as worse
-LEAST_ERROR = 1e-3  # standard deviations of f below which errors count as equal
+LEAST_ERROR = 1e-3  # standard deviations of fresh readings below which errors count as equal
 UNSEEN = 4.0  # %, below which the detector of a screen sees nothing
 GOALS = {"best flagged or held": 1.0, "readings flagged": 0.5, "error worse": 1.0}  # %
 LIMITS = {"best flagged or held": 4.0, "readings flagged": 0.5, "error worse": 3.0}  # %, of few sets

@@ -152,7 +152,8 @@ def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
                 what = "is beyond the limits"
             same = (replicates[place] & model.inlier_mask).nonzero().flatten().tolist()
             other = f" Row {numbers[campaign.read[rows[same[0]]]]} repeats its design" if same else ""
-            other += "" if not same else "; a third reading decides." if len(same) == 1 else ", as others do."
+            if same:
+                other += "; a third reading decides." if int(replicates[place].sum()) == 1 else ", as others do."
             lines.append(f"Row {numbers[at]} looks wrong: {name} = {cells[at]} {what}.{other}")
         twice = replicates.any(1)
         for place in model.held_on_good_side(maximize=goal).nonzero().flatten().tolist():

@@ -35,6 +35,7 @@ def foremost_pending(
         with torch.no_grad():
             value = torch.cat([acqf(X) for X in designs[left].unsqueeze(-2).split(BLOCK)])
         order = value.argsort(descending=True, stable=True)
-        rows, left = torch.cat([rows, left[order[:AT_ONCE]]]), left[order[AT_ONCE:]]
+        taken = min(AT_ONCE, most - len(rows))
+        rows, left = torch.cat([rows, left[order[:taken]]]), left[order[taken:]]
     acqf.set_X_pending(X_pending[rows] if len(rows) else None)
     return rows

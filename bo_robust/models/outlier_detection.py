@@ -41,9 +41,10 @@ end, which is the most, nothing tells which half is right, and all are inliers.
 
 **Outcome scales.** Positive and skewed observations may be normal in another scale w = T(y), their logarithm or a
 root (:mod:`bo_robust.models.outcome_scale`). The search is then made in every scale that the inliers of the given one
-allow. There p(y) = p(w) T'(y), while p_0 stays as it is, since a gross error knows no scale, and an observation outside
-the domain of T is an outlier. The posterior of a scale is proportional to exp(J), where J of all but the given scale is
-``scale_evidence`` less. Inliers are the rows that are inliers with a probability of at least 1/2 over the scales.
+allow, from these and from all rows. There p(y) = p(w) T'(y), while p_0 stays as it is, since a gross error knows no
+scale, and an observation outside the domain of T is an outlier. The posterior of a scale is proportional to exp(J),
+where J of all but the given scale is ``scale_evidence`` less. Inliers are the rows that are inliers with a probability
+of at least 1/2 over the scales.
 
 **A scale must predict.** J is of densities, and a density says little of means: E y of a logarithm grows by exp(v / 2).
 So the scale of the model is the one with the largest J + log L, where L is the likelihood of its leave-one-out errors
@@ -53,9 +54,9 @@ times that of the given one: many rows where f is flat may gain J, and the few o
 over the variance of f, by hyperparameters fitted to the inliers without added noise.
 
 A logarithm forgives a factor of ten, which is what people mistype. So an inlier is held if it is an outlier in the
-given scale, lies beyond all rows that are inliers in both, unless a replicate lies there, too, and agrees better with
-the others once it is divided or multiplied by ten. None is where the learnt scale gains another ``DECISIVE`` times
-``scale_evidence``.
+given scale and an inlier in that of the largest J, which need not be the model's, lies beyond all rows that are inliers
+in both, unless a replicate lies there, too, and agrees better with the others once it is divided or multiplied by ten.
+None is where the learnt scale gains another ``DECISIVE`` times ``scale_evidence``.
 
 **Limits.** Observations beyond the limits of the outcomes are outliers in every scale, and no local deviation explains
 them. "D empty" then means that all outliers are beyond the limits.
@@ -225,7 +226,7 @@ def _predicting(y: Array, searches: Sequence[OutlierSearch], found: Sequence[Out
 
 def _rms(errors: Array) -> float:
     """Root mean square of errors; never 0."""
-    return max(math.sqrt(float(np.mean(errors**2))), LEAST_ERROR) if len(errors) else 1.0
+    return max(float(np.linalg.norm(errors)) / math.sqrt(len(errors)), LEAST_ERROR) if len(errors) else 1.0
 
 
 def held_rows(data: SearchData, inliers: Rows, scale: OutcomeScale) -> Rows:
@@ -299,7 +300,7 @@ class OutlierSearch:
                 inliers = self._climb(gp)
         _, theta, best = max(visited.values(), key=lambda visit: visit[0])
         inliers, deviations = self._with_deviations(theta, best)
-        if self._foretold(theta, inliers):
+        if self._foretold(theta, inliers, deviations):
             return self._result(visited[self.domain.tobytes()][1], self.domain.copy())
         return self._result(theta, inliers, deviations)
 
@@ -328,13 +329,13 @@ class OutlierSearch:
         off = [np.abs(_in_scale(factor * y, self.scale)[2] - found.loo_mean) for factor in (1.0, 0.1, 10.0)]
         return np.minimum(off[1], off[2]) < off[0]
 
-    def _foretold(self, theta: Array, inliers: Rows) -> bool:
+    def _foretold(self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = ()) -> bool:
         """Whether a fit to all rows predicts the outliers among them, each from all others."""
         out = self.domain & ~inliers
         outliers, others = int(out.sum()), int(self.domain.sum()) - 1
         if not outliers:
             return False
-        plain, gp = self._plain_gp(self.domain), self._gp(theta, inliers)
+        plain, gp = self._plain_gp(self.domain), self._gp(theta, inliers, deviations)
         deviation = np.where(self.domain, gp.loo_residuals()[0] * gp.units.scale, 0.0)
         chance = deviation - (deviation.sum() - deviation) / others
         foretold = plain.loo_residuals()[0] * plain.units.scale
@@ -356,7 +357,10 @@ class OutlierSearch:
                 return self._result(theta, first)
         sets = [every, first, *(self._climb(self._gp(theta, start)) for start in (first, *self._initial_sets()))]
         best = max(sets, key=lambda rows: self._objective(self._gp(theta, rows)))
-        return self._result(theta, *self._with_deviations(theta, best))
+        inliers, deviations = self._with_deviations(theta, best)
+        if self._foretold(theta, inliers, deviations) or self.is_most(int((self._possible & ~inliers).sum())):
+            return self._result(theta, every)
+        return self._result(theta, inliers, deviations)
 
     def _with_deviations(self, theta: Array, inliers: Rows) -> tuple[Rows, list[LocalDeviation]]:
         """The inliers, and the local deviations that at least two former outliers share, the likeliest first."""
@@ -430,7 +434,7 @@ class OutlierSearch:
         units = self._units(inliers)
         theta = self._fit_theta(inliers, 0.0)
         gp = ConditionedGP(self._evidence.prior(theta, units.scale, 0.0), self._y, inliers, units)
-        return gp if gp.log_evidence > -IMPOSSIBLE else self._gp(self._fit_theta(inliers), inliers)
+        return gp if gp.log_evidence > -0.5 * IMPOSSIBLE else self._gp(self._fit_theta(inliers), inliers)
 
     def _fit_theta(self, inliers: Rows, added_noise: float | None = None) -> Array:
         units, rows = self._units(inliers), np.flatnonzero(inliers)

@@ -318,3 +318,13 @@ def test_where_half_look_like_outliers_all_are_inliers():
     with pytest.warns(UserWarning, match="10 of 20 .* nothing tells which are right"):
         model = fit(RobustGP(X, Y, outcome_scale=None))
     assert model.inlier_mask.all()
+
+
+def test_a_state_in_other_data_leaves_a_steep_step_in():
+    for seed in range(4):
+        draws = torch.Generator().manual_seed(seed)
+        X = torch.rand(30, 2, generator=draws, dtype=torch.float64)
+        Y = torch.tanh(25.0 * (X[:, :1] - 0.8)) - 0.2
+        other = RobustGP(X[:-1], Y[:-1], outcome_scale=None)
+        other.load_state_dict(fit(RobustGP(X, Y, outcome_scale=None)).state_dict())
+        assert other.inlier_mask.all()
