@@ -138,11 +138,16 @@ class RobustAcquisition(Acquisition):
         if type(self.acqf) not in CONSTRUCTORS and self.X_pending is not None and len(self.X_pending) > most:
             self.known_pending = self.X_pending[foremost_pending(self.acqf, self.X_pending, most)]
 
-    def optimize(
-        self, n: int, search_space_digest: Any, *constraints: Any, **options: Any
+    def optimize(  # type: ignore[override]
+        self,
+        n: int,
+        search_space_digest: Any,
+        inequality_constraints: Any = None,
+        equality_constraints: Any = None,
+        **options: Any,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As in Ax: points ``n x d``, their values ``n`` and weights ``n``."""
-        options |= dict(zip(("inequality_constraints", "equality_constraints"), constraints, strict=False))
+        options |= {"inequality_constraints": inequality_constraints, "equality_constraints": equality_constraints}
         avoided = observed, pending = self.X_observed, self.X_pending
         if self.repeats:
             self.X_observed = self.X_pending = None  # what `optimize` avoids; the acquisition knows of both
