@@ -67,13 +67,14 @@ class ConditionedGP:
         equation 5.12). For an outlier they are in ``weights`` and on the diagonal of ``swept``.
         """
         sign = np.where(self.inliers, -1.0, 1.0)
-        diagonal = np.maximum(sign * self.swept.diagonal(), self._least_pivots())
+        diagonal = np.maximum(sign * self.swept.diagonal(), self._least_pivot(slice(None)))
         variance = np.where(self.inliers, 1.0 / diagonal, diagonal)
         return np.where(self.inliers, self.weights * variance, self.weights), variance
 
-    def _least_pivots(self) -> Array:
-        """The smallest pivot of each row, ``n``: the others lower the variance of an inlier, so its G_ii is larger."""
-        return np.where(self.inliers, 1.0 / self._variance, LEAST_PIVOT * self._variance)
+    def _least_pivot(self, rows: int | slice) -> Array:
+        """The smallest pivot of rows: the others lower the variance of an inlier, so its G_ii is larger."""
+        variance = self._variance[rows]
+        return np.where(self.inliers[rows], 1.0 / variance, LEAST_PIVOT * variance)
 
     def log_densities(self) -> Array:
         """Log density ``n`` of each observation given the other inliers."""
@@ -113,8 +114,7 @@ class ConditionedGP:
         """
         sign = -1.0 if self.inliers[i] else 1.0
         column = np.concatenate([self.swept[i, :i], self.swept[i:, i]])
-        least = 1.0 / self._variance[i] if self.inliers[i] else LEAST_PIVOT * self._variance[i]
-        pivot = sign * max(sign * column[i], least)
+        pivot = sign * max(sign * column[i], float(self._least_pivot(i)))
         column[i] = 0.0
         own = self.weights[i] / pivot
         self.log_evidence -= 0.5 * (sign * self.log_norm + math.log(abs(pivot)) + float(self.weights[i] * own))

@@ -7,8 +7,8 @@ until it is seen as its logarithm or a root. A scale is w = T(y) with
 
 It increases with y, and u must be positive. ``sign`` is -1 where most observations are negative, as a minimizer of
 positive costs has them. ``shift`` is 0 where all are of one sign. Zeros, or a few values that cross zero as a profit
-does, get room: the shift then makes the smallest u a share ``ROOM`` of the median of what the others exceed it by. A
-logarithm of ties just above zero would stretch them over many units, and predict nonsense between. These are the two
+does, call for another one: it makes the smallest u a share ``SMALLEST`` of the median of what the others exceed it by.
+A logarithm of ties just above zero would stretch them over many units, and predict nonsense between. These are the two
 parameters of Box & Cox (1964). Where outcomes have both limits, the logit is a scale, too: T(y) = log(u / (upper - y)).
 """
 
@@ -24,7 +24,7 @@ from torch.nn.functional import softplus
 from bo_robust.utils.linalg import median
 
 POWERS = (0.5, 0.25, 0.0)
-ROOM = 0.3
+SMALLEST = 0.3
 NAMES = {1.0: "y", 0.5: "square root", 0.25: "fourth root", 0.0: "logarithm"}
 
 
@@ -105,18 +105,18 @@ def outcome_scales(y: Tensor, limits: tuple[float, float] = (-math.inf, math.inf
         return scales
     lower, upper = limits
     if math.isfinite(upper - lower):
-        scales.append(OutcomeScale(0.0, 1.0, _room(y - lower) - lower, upper + _room(upper - y)))
+        scales.append(OutcomeScale(0.0, 1.0, _shift(y - lower) - lower, upper + _shift(upper - y)))
     sign = 1.0 if 2 * int((y > 0.0).sum()) > len(y) else -1.0
     u = sign * y
     if 2 * int((u > 0.0).sum()) > len(y):
-        scales += [OutcomeScale(power, sign, _room(u)) for power in POWERS]
+        scales += [OutcomeScale(power, sign, _shift(u)) for power in POWERS]
     return scales
 
 
-def _room(u: Tensor) -> float:
+def _shift(u: Tensor) -> float:
     """What makes values ``n`` that differ positive; 0 if they are."""
     least = u.amin()
     if least > 0.0:
         return 0.0
     above = u[u > least] - least
-    return float(ROOM * median(above) - least)
+    return float(SMALLEST * median(above) - least)

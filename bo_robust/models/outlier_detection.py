@@ -106,7 +106,7 @@ class OutlierDetection(NamedTuple):
         explained: Share of the variance of the inliers that the other inliers predict; NaN without a GP.
         log_evidence: J of the inliers, as a density of the observations in the units given.
         loo_mean: Leave-one-out means ``n`` of the observations given the other inliers, in the outcome scale.
-        undecided: Number of outliers that were found, but that all are inliers for; 0 if the inliers stand.
+        undecided: Number of outliers found where they are too many to leave out, so that all are inliers; else 0.
     """
 
     inlier_mask: Rows
@@ -188,7 +188,7 @@ def find_outliers(
         chosen, detection = _over_scales(data, searches, found)
     outliers = int((~detection.inlier_mask & data.possible).sum())
     if given.is_most(outliers):
-        return scale, given.all_inliers()._replace(undecided=outliers)
+        return scale, given.statistics(given.domain.copy())._replace(undecided=outliers)
     return searches[chosen].scale, detection
 
 
@@ -205,7 +205,8 @@ def _over_scales(
     inlier = searches[best].domain & (weights @ np.stack([each.inlier_mask for each in found]) >= 0.5)
     probability = weights @ np.stack([each.inlier_probability for each in found])
     held = _held(data, inlier, found[0], searches[top], found[top])
-    return best, found[best]._replace(inlier_mask=inlier, inlier_probability=probability, held_mask=held)
+    own = found[best] if np.array_equal(inlier, found[best].inlier_mask) else searches[best].statistics(inlier)
+    return best, own._replace(inlier_probability=probability, held_mask=held)
 
 
 def _predicting(y: Array, searches: Sequence[OutlierSearch], found: Sequence[OutlierDetection], evidence: Array) -> int:
@@ -233,8 +234,8 @@ def held_rows(data: SearchData, inliers: Rows, scale: OutcomeScale) -> Rows:
     """Which of the inliers of a scale are held, ``n`` bool, where nothing is known yet of the given scale."""
     if scale.is_identity:
         return np.zeros_like(inliers)
-    learnt = OutlierSearch(data, scale)
-    return _held(data, inliers, OutlierSearch(data).fit(), learnt, learnt.fit())
+    given, learnt = OutlierSearch(data).fit(), OutlierSearch(data, scale)
+    return _held(data, inliers, given, learnt, learnt.fit(given.inlier_mask))
 
 
 def _held(
@@ -305,9 +306,9 @@ class OutlierSearch:
         return self._result(theta, inliers, deviations)
 
     @one_thread
-    def all_inliers(self) -> OutlierDetection:
-        """The statistics where nothing is an outlier that may be an inlier."""
-        return self._result(self._fit_theta(self.domain), self.domain.copy())
+    def statistics(self, inliers: Rows) -> OutlierDetection:
+        """The statistics given these inliers, at hyperparameters fitted to them."""
+        return self._result(self._fit_theta(inliers), inliers)
 
     def is_most(self, outliers: int) -> bool:
         """Whether no more than so many observations can be outliers."""

@@ -100,7 +100,7 @@ def _undecided(model: RobustGP, candidates: Tensor | None, maximize: bool | None
     outvoted = (replicates & model.inlier_mask & (value > value.unsqueeze(1))).any(1)  # by better ones at its point
     contradicted = ~model.inlier_mask & replicates.any(1) & ~outvoted & (value > value.median())
     contradicted[rows] = False
-    if int(contradicted.sum()) >= max(1.0, model.outlier_prior.share * len(X)):
+    if int(contradicted.sum()) >= model.outlier_prior.expected(len(X)):
         rows = rows[model.held_mask[rows]]
     return rows, replicates
 

@@ -220,7 +220,7 @@ class RobustGP(RecommendingGP):
         with torch.no_grad():
             for own, value in zip(standard.parameters(), fitted.parameters(), strict=True):
                 own.copy_(value)
-        if self.num_outliers or learns:  # at the hyperparameters now fitted, and of these inliers
+        if self.num_outliers:  # at the hyperparameters now fitted
             self.detect_outliers(restandardize=False, known_inliers=self.inlier_mask)
             if learns:
                 self.inlier_probability.copy_(torch.as_tensor(detection.inlier_probability))
