@@ -31,7 +31,7 @@ from benchmarks.real_tables import flagged_by, predicted
 from benchmarks.stats import Paired
 from bo_robust import RobustGP
 from bo_robust.experiments.botorch_methods import fitted
-from bo_robust.methods import held, predict
+from bo_robust.proposals.methods import held, predict
 from bo_robust.utils.random import stream
 
 Array = NDArray[np.float64]

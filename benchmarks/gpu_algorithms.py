@@ -27,8 +27,8 @@ from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.models import BKBModel, CandidateEnsemble, candidate_grid, exact_moments, marginal_moments
 from bo_robust.ops import naive_ops
+from bo_robust.proposals.suggest import suggest
 from bo_robust.risk_measures.environments import ContinuousEnvironment, Environment, FiniteEnvironment
-from bo_robust.suggest import suggest
 from bo_robust.utils.covariance import Matern
 
 __all__ = ["PARTS", "Part"]

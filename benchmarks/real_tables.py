@@ -36,8 +36,8 @@ from torch import Tensor
 from benchmarks.common import options, report, report_environment
 from bo_robust import RobustGP
 from bo_robust.experiments.botorch_methods import fitted
-from bo_robust.methods import held
-from bo_robust.models.scaled_posterior import ScaledPosterior
+from bo_robust.models.robust.posterior import ScaledPosterior
+from bo_robust.proposals.methods import held
 
 TABLES: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 KNOWN_ERRORS: list[list[str]] = TABLES.pop("known_errors")

@@ -6,9 +6,7 @@ acquisition function registers it with BoTorch's input constructors. Subpackages
 first used.
 """
 
-import sys
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bo_robust.utils.first_use import on_first_use
 
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
         TruncatedGP,
         suggest_replicates,
     )
-    from bo_robust.suggest import Data, Space, suggest
+    from bo_robust.proposals.suggest import Data, Space, suggest
 
 __version__ = "0.1.0"
 
@@ -62,16 +60,6 @@ if not TYPE_CHECKING:  # a type checker knows the names imported above, and no o
             "acquisition": "GPUCB EliminationUCB StableOpt ValueAtRiskUCB eliminate",
             "models": "BKBModel CandidateEnsemble FeatureGP FourierMap NystromMap OutlierPrior RobustGP "
             "TruncatedFeatureGP TruncatedGP suggest_replicates",
-            "suggest": "Data Space suggest",
+            "proposals.suggest": "Data Space suggest",
         },
     )
-
-
-class _Package(ModuleType):
-    """The package, whose ``suggest`` is the function also after an import of the module of this name."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value.suggest if name == "suggest" and isinstance(value, ModuleType) else value)
-
-
-sys.modules[__name__].__class__ = _Package

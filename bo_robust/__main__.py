@@ -29,7 +29,7 @@ def main() -> None:
         print(HELP)
         sys.exit(0)
     if command == "suggest":  # needs no extra
-        from bo_robust.spreadsheet import main as suggest
+        from bo_robust.tables.command import main as suggest
 
         sys.exit(suggest(sys.argv[2:]))
     if command not in COMMANDS:

@@ -25,8 +25,7 @@ def test_all_names_are_found_and_listed(package):
     [
         "import bo_robust, sys; assert not [x for x in sys.modules if x.split('.')[0] in ('torch', 'botorch')]",
         "from bo_robust import *; assert GPUCB and RobustGP and callable(suggest) and bandits.ALGORITHMS",
-        "import bo_robust.suggest; from bo_robust import suggest; assert callable(suggest)",
-        "from bo_robust.suggest import Suggestion; import bo_robust; assert callable(bo_robust.suggest)",
+        "import bo_robust.proposals.suggest; from bo_robust import suggest; assert callable(suggest)",
         "from botorch.acquisition.input_constructors import get_acqf_input_constructor as get\n"
         "from bo_robust.acquisition.value_at_risk import StableOpt; assert get(StableOpt)",
         "from botorch.acquisition.input_constructors import get_acqf_input_constructor as get\n"

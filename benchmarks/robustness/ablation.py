@@ -34,7 +34,7 @@ from bo_robust.experiments.botorch_methods import Robust
 from bo_robust.experiments.build import build_problem
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.loop_botorch import DesignsLoop
-from bo_robust.models import outlier_detection, robust_gp
+from bo_robust.models.robust import detection, robust_gp
 from bo_robust.utils.random import stream
 
 SEEDS = range(500, 503)
@@ -75,17 +75,13 @@ def _row(rule: str, family: str, regime: str, measure: str) -> str:
 
 @contextmanager
 def without(variant: Variant) -> Iterator[None]:
-    """RobustGP with other numbers in its prior, and names of ``outlier_detection`` replaced."""
+    """RobustGP with other numbers in its prior, and names of ``detection`` replaced."""
     numbers = {name: value for name, value in variant.items() if name != "replaced"}
     with ExitStack() as stack:
-        stack.enter_context(
-            mock.patch.object(robust_gp, "OutlierPrior", partial(outlier_detection.OutlierPrior, **numbers))
-        )
+        stack.enter_context(mock.patch.object(robust_gp, "OutlierPrior", partial(detection.OutlierPrior, **numbers)))
         for name, value in variant.get("replaced", {}).items():
             owner, _, attribute = name.rpartition(".")
-            stack.enter_context(
-                mock.patch.object(getattr(outlier_detection, owner) if owner else outlier_detection, attribute, value)
-            )
+            stack.enter_context(mock.patch.object(getattr(detection, owner) if owner else detection, attribute, value))
         yield
 
 

@@ -15,11 +15,11 @@ from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosterio
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from bo_robust.bandits.posteriors import elimination as tests
-from bo_robust.bandits.posteriors.elimination import Failures
 from bo_robust.confidence import BayesianFiniteWidth
+from bo_robust.confidence import elimination as tests
 from bo_robust.confidence.base import DIMENSION, EXPLORING, UNIFORM
 from bo_robust.confidence.candidate_widths import Widths, check_number, check_unit_scale, each, widths_at
+from bo_robust.confidence.elimination import Failures
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.candidate_gps import Predictions
 from bo_robust.models.moments import variance_in_sequence
@@ -38,7 +38,7 @@ class Elimination:
         acquisition_set: Those among which the largest bound is maximized, ``h`` bool: the active ones. By likelihood
             it is the MAP candidate alone after an observation that informed it by half a bit or more.
         widths: w^u_t of the coming round, ``h``.
-        removed: Who failed its test, by round: :func:`bo_robust.bandits.posteriors.elimination.timeline`, with
+        removed: Who failed its test, by round: :func:`bo_robust.confidence.elimination.timeline`, with
             ``name``. Rounds are counted from the first row of the data. It is not final: by likelihood a removed
             candidate may become active again; with standardized observations all rounds are tested anew.
         map_candidate: Index of the most probable active candidate.
@@ -74,7 +74,7 @@ def eliminate(
         model: The ensemble of all candidates.
         elimination: "errors": the test of HE-GP-UCB, with its guarantee. "likelihood": candidates are active whose log
             marginal likelihood is within log(|U| / delta) of the largest. "likeliest": the one of largest likelihood.
-            :mod:`bo_robust.bandits.posteriors.elimination` has the formulas.
+            :mod:`bo_robust.confidence.elimination` has the formulas.
         width: Confidence width w^u_t, one for all candidates (each with its own information gain) or a tuple of one
             each. The guarantee needs a width that holds with probability 1 - delta / 2. ``BayesianFiniteWidth(n,
             delta)`` halves delta itself; ``SelfNormalizedWidth(B, R, delta / 2)`` does not. None: that of 1000 arms

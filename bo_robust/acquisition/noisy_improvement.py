@@ -12,8 +12,8 @@ from botorch.models.gpytorch import GPyTorchModel
 from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
-from bo_robust.models.outcome_scale import OutcomeScale
-from bo_robust.models.scaled_posterior import ScaledPosterior
+from bo_robust.models.robust.outcome_scale import OutcomeScale
+from bo_robust.models.robust.posterior import ScaledPosterior
 
 
 def noisy_improvement(model: Any, X_baseline: Tensor, **options: Any) -> qLogNoisyExpectedImprovement:

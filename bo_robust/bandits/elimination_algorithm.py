@@ -1,6 +1,6 @@
 """The base of HE-GP-UCB and HE-StableOpt: the state of the elimination test, and how a round enters it.
 
-Ziomek, Adachi & Osborne (ICML 2024), Algorithm 1, lines 8-14, by :mod:`bo_robust.bandits.posteriors.elimination`, which
+Ziomek, Adachi & Osborne (ICML 2024), Algorithm 1, lines 8-14, by :mod:`bo_robust.confidence.elimination`, which
 has the test by likelihood as well.
 
 Axes: ``s`` trials, ``h`` candidates.
@@ -18,10 +18,10 @@ from torch import Tensor
 from bo_robust.bandits.base import Info, State, checked_state
 from bo_robust.bandits.candidate_algorithm import CandidateAlgorithm
 from bo_robust.bandits.constants import Constants
-from bo_robust.bandits.posteriors import elimination
 from bo_robust.bandits.posteriors.candidates import CandidatePosterior, Observed
-from bo_robust.bandits.posteriors.elimination import Failures
+from bo_robust.confidence import elimination
 from bo_robust.confidence.candidate_widths import delta_of_width
+from bo_robust.confidence.elimination import Failures
 from bo_robust.utils.input_checks import check_delta, check_positive
 from bo_robust.utils.linalg import on_cuda
 from bo_robust.utils.round_numbers import by_round
@@ -31,7 +31,7 @@ from bo_robust.utils.round_numbers import by_round
 class HEState(State):
     """The posterior under every candidate, and the sums and record of the test."""
 
-    # Sums over the rounds that each candidate u chose, `3 x s x h` (:mod:`bo_robust.bandits.posteriors.elimination`)
+    # Sums over the rounds that each candidate u chose, `3 x s x h` (:mod:`bo_robust.confidence.elimination`)
     sums: Tensor = field(kw_only=True)
     failures: Failures = field(kw_only=True)  # The first test that each candidate failed
 
@@ -114,7 +114,7 @@ class EliminationAlgorithm(CandidateAlgorithm):
         """Test one candidate per trial; write to ``state``, as of before the round, who is active and who failed.
 
         By likelihood :meth:`condition` has tested everyone, and who failed is written. The other arguments are those of
-        :func:`bo_robust.bandits.posteriors.elimination.run_error_test`. The result is the sums with this round, and
+        :func:`bo_robust.confidence.elimination.run_error_test`. The result is the sums with this round, and
         what happened in it. On a CPU a last active candidate that failed gives a warning.
         """
         posterior: CandidatePosterior = state.posterior

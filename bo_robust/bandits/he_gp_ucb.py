@@ -1,7 +1,7 @@
 """HE-GP-UCB: x_t, u_t = argmax of mu^u_{t-1}(x) + w^u_t sigma^u_{t-1}(x) over arms and active candidates; tests u_t.
 
 Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optimisation With Unknown Hyperparameters Of Any
-Type" (ICML 2024), Algorithm 1 as its proof needs it (:mod:`bo_robust.bandits.posteriors.elimination`). Differences from
+Type" (ICML 2024), Algorithm 1 as its proof needs it (:mod:`bo_robust.confidence.elimination`). Differences from
 :mod:`gp_ucb`: a posterior per candidate, the largest bound of any of them, and the test.
 """
 
@@ -13,8 +13,8 @@ from torch import Tensor
 from bo_robust.bandits.base import State, checked_state
 from bo_robust.bandits.candidate_algorithm import CandidateSelection, best_among, of_map_candidate, reaches
 from bo_robust.bandits.elimination_algorithm import EliminationAlgorithm, HEInfo, HEState
-from bo_robust.bandits.posteriors import elimination
 from bo_robust.bandits.posteriors.candidates import CandidatePosterior
+from bo_robust.confidence import elimination
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class HEGPUCB(EliminationAlgorithm):
             ``SelfNormalizedWidth(B, R, delta / 2)`` does not.
         noise_scale: R > 0, in units of the reward; the noise is R-sub-Gaussian.
         delta: Failure probability in (0, 1).
-        elimination: One of :data:`bo_robust.bandits.posteriors.elimination.ELIMINATION_KINDS`.
+        elimination: One of :data:`bo_robust.confidence.elimination.ELIMINATION_KINDS`.
 
     Raises:
         ValueError: if an argument is outside its range.

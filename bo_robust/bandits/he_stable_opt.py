@@ -17,8 +17,8 @@ from bo_robust.bandits.candidate_algorithm import CandidateSelection, best_among
 from bo_robust.bandits.constants import Constants
 from bo_robust.bandits.elimination_algorithm import EliminationAlgorithm, HEInfo, HEState
 from bo_robust.bandits.pairs import check_conditions, check_pairs, recommended_design
-from bo_robust.bandits.posteriors import elimination
 from bo_robust.bandits.posteriors.candidates import CandidatePosterior, checked_pulls
+from bo_robust.confidence import elimination
 from bo_robust.risk_measures.functionals import WorstCase
 from bo_robust.utils.input_checks import check_count
 

@@ -22,8 +22,8 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from bo_robust.experiments.problems import DesignProblem
-from bo_robust.methods import METHODS, predict
 from bo_robust.models import RobustGP, suggest_replicates
+from bo_robust.proposals.methods import METHODS, predict
 
 
 class Loop(Protocol):
@@ -88,7 +88,7 @@ class Robust(BoTorchMethod):
     """RobustGP, which detects outliers.
 
     Args:
-        outlier_share: As of "robust" in :data:`bo_robust.methods.METHODS`.
+        outlier_share: As of "robust" in :data:`bo_robust.proposals.methods.METHODS`.
         outlier_density: As there.
         outcome_scale: "auto", or None to model the observations as they are.
         replicates: Measure what ``suggest_replicates`` asks for before the acquisition is maximized.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bo_robust.bandits import ArmAlgorithm, State
-from bo_robust.bandits.posteriors import elimination
+from bo_robust.confidence import elimination
 from bo_robust.experiments.problems import Problem
 
 

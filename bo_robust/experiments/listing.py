@@ -19,7 +19,7 @@ from bo_robust.experiments.files import named_configurations, read
 from bo_robust.experiments.loops import LOOPS
 from bo_robust.experiments.outliers import OUTLIERS
 from bo_robust.experiments.problems.data import DATA_FILES
-from bo_robust.methods import METHODS
+from bo_robust.proposals.methods import METHODS
 from bo_robust.utils.specs import nearest, quoted
 
 # Fields of algorithms that come from problem and panel (:mod:`bo_robust.experiments.build`).

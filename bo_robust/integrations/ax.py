@@ -51,11 +51,11 @@ from torch import Tensor
 from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
-from bo_robust.methods import DEFAULT, METHODS, choose, flagged, held, predict, reliable
 from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.models.reward_units import rescaling_unit
 from bo_robust.models.training_data import recommendable
-from bo_robust.search_space import OneHotAcquisition
+from bo_robust.proposals.methods import DEFAULT, METHODS, choose, flagged, held, predict, reliable
+from bo_robust.proposals.space import OneHotAcquisition
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.linalg import device_named, is_among
 from bo_robust.utils.upstream import ax_objectives, ax_parts
@@ -336,7 +336,7 @@ def generation_strategy(
     completed. The strategy can be stored as JSON.
 
     Args:
-        method: A name in :data:`bo_robust.methods.METHODS`; the default detects outliers without any setting.
+        method: A name in :data:`bo_robust.proposals.methods.METHODS`; the default detects outliers without any setting.
         initial: Trials of the initial design, >= 1.
         seed: Seed of the initial design, >= 0; None: drawn from Ax' random numbers (``Client(random_seed=...)``).
         num_restarts: Restarts of the search for the best acquisition.

@@ -23,9 +23,9 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
-from bo_robust.methods import DEFAULT, choose
-from bo_robust.search_space import MOST_POINTS
-from bo_robust.suggest import Data, Space, Suggestion, check_search, suggest
+from bo_robust.proposals.methods import DEFAULT, choose
+from bo_robust.proposals.space import MOST_POINTS
+from bo_robust.proposals.suggest import Data, Space, Suggestion, check_search, suggest
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.random import stream
 from bo_robust.utils.upstream import keep_in_optuna_trial, optuna_contains
@@ -66,12 +66,12 @@ class RobustSampler(BaseSampler):
     without a value of one says nothing about that one. Studies may have several objectives.
 
     Args:
-        method: A name in :data:`bo_robust.methods.METHODS`, other than "v-ucb". The default, BoTorch's expected
-            improvement on ``RobustGP``, needs no settings, and alone takes constraints and several objectives.
+        method: A name in :data:`bo_robust.proposals.methods.METHODS`, other than "v-ucb". The default, BoTorch's
+            expected improvement on ``RobustGP``, needs no settings, and alone takes constraints and several objectives.
         seed: Seed of all random numbers, >= 0; None: drawn.
         fixed: Values that parameters keep, by name; the others are chosen for them. (With ``PartialFixedSampler`` the
             others are chosen as if nothing was fixed.)
-        settings: Settings of the method (:mod:`bo_robust.methods`), and ``outcome_limits``, ``num_initial``,
+        settings: Settings of the method (:mod:`bo_robust.proposals.methods`), and ``outcome_limits``, ``num_initial``,
             ``repeats``, ``restarts``, ``raw_samples`` and ``device`` of :func:`bo_robust.suggest`.
 
     Raises:

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from bo_robust.models.candidate_priors import Candidate, candidate, candidate_grid
     from bo_robust.models.feature_gp import FeatureGP
     from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
-    from bo_robust.models.outcome_scale import OutcomeScale
-    from bo_robust.models.outlier_plot import plot_outliers
-    from bo_robust.models.outlier_prior import OutlierPrior
-    from bo_robust.models.replication import suggest_replicates
-    from bo_robust.models.robust_gp import RobustGP
+    from bo_robust.models.robust.outcome_scale import OutcomeScale
+    from bo_robust.models.robust.plot import plot_outliers
+    from bo_robust.models.robust.prior import OutlierPrior
+    from bo_robust.models.robust.replication import suggest_replicates
+    from bo_robust.models.robust.robust_gp import RobustGP
     from bo_robust.models.training_data import TruncationWarning
     from bo_robust.models.truncated import TruncatedGP
     from bo_robust.models.truncated_feature_gp import TruncatedFeatureGP
@@ -51,11 +51,11 @@ if not TYPE_CHECKING:  # a type checker knows the names imported above, and no o
             "candidate_priors": "Candidate candidate candidate_grid",
             "feature_gp": "FeatureGP",
             "moments": "information_gain marginal_moments sequential_moments",
-            "outcome_scale": "OutcomeScale",
-            "outlier_plot": "plot_outliers",
-            "outlier_prior": "OutlierPrior",
-            "replication": "suggest_replicates",
-            "robust_gp": "RobustGP",
+            "robust.outcome_scale": "OutcomeScale",
+            "robust.plot": "plot_outliers",
+            "robust.prior": "OutlierPrior",
+            "robust.replication": "suggest_replicates",
+            "robust.robust_gp": "RobustGP",
             "training_data": "TruncationWarning",
             "truncated": "TruncatedGP",
             "truncated_feature_gp": "TruncatedFeatureGP",

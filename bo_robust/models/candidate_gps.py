@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_robust.bandits.posteriors.elimination import log_density
+from bo_robust.confidence.elimination import log_density
 from bo_robust.models.candidate_priors import Candidate, moved, same
 from bo_robust.models.exact_moments import MIN_VARIANCE
 from bo_robust.utils.covariance import shape_of, squared_distances

@@ -10,8 +10,8 @@ from bo_robust.bandits.he_gp_ucb import HEGPUCB
 from bo_robust.bandits.he_stable_opt import HEStableOpt
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.candidates import candidate_kernel
-from bo_robust.bandits.posteriors.elimination import violated
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth
+from bo_robust.confidence.elimination import violated
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from bo_robust.utils.linalg import on_cuda
 from tests.bandits.problems import draw_from_prior, go_on, line

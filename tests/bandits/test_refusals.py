@@ -13,10 +13,10 @@ from bo_robust.bandits.posteriors import arms, candidates, dtc, truncated
 from bo_robust.bandits.posteriors.arm_kernel import noise_of_trials
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
-from bo_robust.bandits.posteriors.elimination import check_elimination
 from bo_robust.bandits.posteriors.streams import ArmStream
 from bo_robust.bandits.posteriors.whitening import FeatureTable
 from bo_robust.confidence import ConstantWidth, RKHSWidth, SelfNormalizedWidth
+from bo_robust.confidence.elimination import check_elimination
 from bo_robust.confidence.truncation import ATANystromTruncation, NoTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential

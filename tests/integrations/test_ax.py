@@ -25,8 +25,8 @@ from bo_robust.integrations.ax import (
     outlier_trials,
     recommend,
 )
-from bo_robust.methods import METHODS as DECLARED
 from bo_robust.models import RobustGP
+from bo_robust.proposals.methods import METHODS as DECLARED
 
 ROOT = Path(__file__).resolve().parents[2]
 TAIL = {"moment_bound": 1.0, "alpha": 1.0, "noise_var": 0.01}

@@ -15,7 +15,7 @@ import optuna
 
 from bo_robust.integrations import optuna as ours
 from bo_robust.integrations.optuna import RobustSampler
-from bo_robust.suggest import suggest
+from bo_robust.proposals.suggest import suggest
 
 ROOT = Path(__file__).resolve().parents[2]
 SEARCH = {"restarts": 2, "raw_samples": 32}

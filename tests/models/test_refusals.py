@@ -31,8 +31,8 @@ from bo_robust.models import (
     plot_outliers,
     suggest_replicates,
 )
-from bo_robust.models.outcome_scale import OutcomeScale
-from bo_robust.models.scaled_posterior import ScaledOutcome
+from bo_robust.models.robust.outcome_scale import OutcomeScale
+from bo_robust.models.robust.posterior import ScaledOutcome
 from tests.refusals import check_refused
 
 X = torch.linspace(0.0, 1.0, 8, dtype=torch.float64).reshape(4, 2)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from botorch.posteriors import Posterior
 
-import bo_robust.suggest  # noqa: F401  its classes
+import bo_robust.proposals.suggest  # noqa: F401  its classes
 from bo_robust.utils.upstream import OVERRIDDEN, USED
 
 READERS = {  # where an attribute is asked for that a class need not have

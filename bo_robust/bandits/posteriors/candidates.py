@@ -27,7 +27,7 @@ from torch import Tensor
 from bo_robust.bandits.posteriors import arms as arm_posteriors
 from bo_robust.bandits.posteriors.arm_kernel import checked_diagonal, noise_of_each
 from bo_robust.bandits.posteriors.arms import ArmKernel, ArmPosterior
-from bo_robust.bandits.posteriors.elimination import log_density
+from bo_robust.confidence.elimination import log_density
 from bo_robust.utils.covariance import Covariance
 from bo_robust.utils.input_checks import check_count, check_tensor, quoted
 

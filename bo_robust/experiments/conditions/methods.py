@@ -24,8 +24,8 @@ from bo_robust.acquisition import ValueAtRiskUCB, optimize_lnso, search_lacing_v
 from bo_robust.confidence import WIDTHS, ConstantWidth, FiniteWidth, Width
 from bo_robust.experiments.conditions.shared_gp import DefaultGP, SharedGP, squared_exponential
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem
-from bo_robust.methods import METHODS
 from bo_robust.ops.weighted_quantile import weighted_quantile
+from bo_robust.proposals.methods import METHODS
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment
 from bo_robust.risk_measures.functionals import Functional, ValueAtRisk, as_functional
 from bo_robust.risk_measures.selection_rules import check_selection_rule
@@ -191,7 +191,7 @@ class VUCB(UpperBound):
     """V-UCB (Nguyen et al. 2021).
 
     Args:
-        width: As of "v-ucb" in :data:`bo_robust.methods.METHODS`.
+        width: As of "v-ucb" in :data:`bo_robust.proposals.methods.METHODS`.
         selection_rule: "probable" (V-UCB Prob) or "uniform" (V-UCB Unif).
         optimizer: None for the exact quantile over the fixed points of Z, or ``{kind: lnso}`` with the settings of
             :class:`LNSO`, for continuous Z.

@@ -17,10 +17,10 @@ from botorch.utils.transforms import unnormalize
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_robust.cells import TableError
-from bo_robust.columns import Column, ColumnOptions, column_of
 from bo_robust.experiments.problems.data import verified
-from bo_robust.table import Table, read_table
+from bo_robust.tables.cells import TableError
+from bo_robust.tables.columns import Column, ColumnOptions, column_of
+from bo_robust.tables.table import Table, read_table
 from bo_robust.utils.input_checks import check_positive
 from bo_robust.utils.random import stream
 from bo_robust.utils.specs import nearest, quoted

@@ -1,0 +1,1 @@
+"""``RobustGP``: a ``SingleTaskGP`` that finds outliers, and the search for them on arrays."""

@@ -1,0 +1,167 @@
+"""Conditions: columns that are observed, not chosen, such as the humidity of the day."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
+from bo_robust.models import marginal_moments
+from bo_robust.proposals.inputs import Space
+from bo_robust.proposals.methods import DEFAULT, Choice, choose
+from bo_robust.proposals.space import SearchSpace, numbers
+from bo_robust.risk_measures.environments import FiniteEnvironment
+from bo_robust.utils.input_checks import quoted
+from bo_robust.utils.random import stream
+
+
+@dataclass(frozen=True)
+class ConditionedSpace:
+    """The designs and the conditions seen; its rows ``d`` hold both, its coordinates the conditions last.
+
+    It stands for a :class:`SearchSpace` in :func:`bo_robust.suggest`, whose proposals then are the best designs by an
+    acquisition function of designs alone, each with the condition to test it under.
+    """
+
+    designs: SearchSpace
+    seen: SearchSpace
+    design_columns: list[int]
+    condition_columns: list[int]
+    values: Tensor  # w x d_z, the conditions seen
+    counts: Tensor  # how often
+    can_be_set: bool
+    worst: float
+    candidates: None = None  # replicates under one condition say little of the others
+    conditioned = True
+
+    @classmethod
+    def from_space(cls, space: Space, X: Any) -> ConditionedSpace:
+        """The space with its conditions; raises ``ValueError`` where there is none."""
+        if space.fixed or not 0.0 < space.worst < 1.0:
+            raise ValueError("conditions need a worst share in (0, 1), and nothing fixed.")
+        conditions, box, listed = list(space.conditions), space.bounds, space.candidates
+        d = numbers("bounds", box).shape[-1] if box is not None else len(conditions)
+        d = numbers("candidates", listed).shape[-1] + len(conditions) if listed is not None else d
+        if len(set(conditions)) != len(conditions) or not set(conditions) < set(range(d)):
+            raise ValueError(f"conditions must be some, not all, of the {d} columns, got {quoted(conditions)}.")
+        chosen = [i for i in range(d) if i not in conditions]
+        X = numbers("X", X)
+        X = X.reshape(-1, d) if X.numel() == 0 else X
+        if X.ndim != 2 or X.shape[-1] != d:
+            raise ValueError(f"X must be k x {d} finite numbers, got shape {tuple(X.shape)}.")
+        alone = replace(
+            space,
+            bounds=None if box is None else numbers("bounds", box)[:, chosen],
+            discrete={k: space.discrete[i] for k, i in enumerate(chosen) if i in space.discrete},
+            categorical={k: space.categorical[i] for k, i in enumerate(chosen) if i in space.categorical},
+            equality_constraints=_of_designs(space.equality_constraints, chosen),
+            inequality_constraints=_of_designs(space.inequality_constraints, chosen),
+        )
+        Z = X[:, conditions]
+        values, counts = Z.unique(dim=0, return_counts=True)
+        ends = torch.stack([Z.amin(0), Z.amax(0)]) if len(Z) else torch.zeros(2, len(conditions)).double()
+        kinds = {k: sorted(space.categorical[i]) for k, i in enumerate(conditions) if i in space.categorical}
+        seen = SearchSpace(ends, None, {}, {k: numbers("categorical values", v) for k, v in kinds.items()})
+        designs = SearchSpace.from_space(alone, X[:, chosen])
+        return cls(designs, seen, chosen, conditions, values, counts, space.set_conditions, space.worst)
+
+    def at_risk(self, choice: Choice, device: str) -> Choice:
+        """The choice of the default method, with the value at risk over the conditions seen."""
+        width = choose("v-ucb", {"environment": {"points": [{"z": 0.0}]}}).acquisition_options["width"]
+        options = {"environment": self.environment.to(device), "functional": self.worst, "width": width}
+        return choice._replace(acquisition=ValueAtRiskUCB, acquisition_options=options)
+
+    @property
+    def columns(self) -> int:
+        return self.designs.columns + self.seen.columns
+
+    @property
+    def num_initial(self) -> int:
+        return self.designs.num_initial + 2 * len(self.condition_columns)
+
+    @cached_property
+    def environment(self) -> FiniteEnvironment:
+        """The conditions seen, as often as they were."""
+        return FiniteEnvironment(self.seen.encode(self.values), self.counts.double() / self.counts.sum())
+
+    def rows(self, name: str, x: Any) -> Tensor:
+        """The designs with conditions as ``k x d``; conditions of designs under way may be NaN."""
+        d = len(self.design_columns) + len(self.condition_columns)
+        x = numbers(name, [] if x is None else x)
+        x = x.reshape(0, d) if x.numel() == 0 else x
+        if x.ndim != 2 or x.shape[-1] != d:
+            raise ValueError(f"{name} must be k x {d} finite numbers, got shape {tuple(x.shape)}.")
+        self.designs.rows(name, x[:, self.design_columns])
+        Z = x[:, self.condition_columns]
+        self.seen.rows(name, Z if name == "X" else Z.where(Z.isfinite(), self.seen.bounds[0]))
+        return x
+
+    def feasible(self, x: Tensor) -> Tensor:
+        """Which designs fulfil the constraints, ``k`` bool."""
+        return self.designs.feasible(x[:, self.design_columns])
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Coordinates ``k x D``, the conditions last."""
+        return torch.cat([self.encode_designs(x), self.seen.encode(x[:, self.condition_columns])], -1)
+
+    def encode_designs(self, x: Tensor) -> Tensor:
+        """Coordinates of the designs alone."""
+        return self.designs.encode(x[:, self.design_columns])
+
+    def initial(self, seed: int, trial: int, taken: Tensor) -> Tensor:
+        """A design of the initial design, under a condition that was seen."""
+        x = self.designs.initial(seed, trial, taken[:, self.design_columns])
+        if not (self.can_be_set and len(self.values)):
+            return self._joined(x, torch.full((1, len(self.condition_columns)), math.nan).double())
+        place = int(stream(seed, "suggest.conditions", trial).integers(len(self.values)))
+        return self._joined(x, self.values[place : place + 1])
+
+    def maximize(self, acqf: Any, restarts: int, raw_samples: int, device: Any, observed: Tensor) -> Tensor:
+        """The design of the largest acquisition value, with the condition to test it under, ``1 x d``."""
+        observed = observed[:, self.design_columns]
+        x = self.designs.maximize(acqf, restarts, raw_samples, device, observed, around_best=False)
+        if not self.can_be_set:
+            return self._joined(x, torch.full((1, len(self.condition_columns)), math.nan).double())
+        bound = getattr(acqf, "acqf", acqf)
+        place = bound.select_condition(self.designs.encode(x).to(device)).index
+        return self._joined(x, self.values[place.cpu()])
+
+    def best(self, model: Any, X: Tensor, may: Tensor) -> tuple[int | None, float, float]:
+        """The row of the measured design of the largest value at risk, its value, and a standard deviation there."""
+        if not may.any():
+            return None, math.nan, math.nan
+        rows = may.nonzero().flatten().cpu()
+        U = self.encode_designs(X[rows]).to(may.device)
+        environment = self.environment.to(U)
+        found = recommend_design(model, environment, self.worst, U)
+        with torch.no_grad():
+            mean, variance = marginal_moments(model, environment.points(U[found.index : found.index + 1])[0])
+        at = (mean - found.value).abs().argmin()
+        return int(rows[found.index]), float(found.value), float(variance[at].sqrt())
+
+    def _joined(self, x: Tensor, z: Tensor) -> Tensor:
+        both = x.new_empty(1, len(self.design_columns) + len(self.condition_columns))
+        both[:, self.design_columns], both[:, self.condition_columns] = x, z
+        return both
+
+
+def encoded_space(space: Space, X: Any, method: str = DEFAULT) -> Any:
+    """The space of designs, with its conditions if it has some; raises ``ValueError`` where there is none."""
+    if len(space.conditions) == 0:
+        return SearchSpace.from_space(space, X)
+    if method != DEFAULT:
+        raise ValueError("conditions need the default method.")
+    return ConditionedSpace.from_space(space, X)
+
+
+def _of_designs(constraints: Sequence[Any], chosen: list[int]) -> list[Any]:
+    """The constraints, with the columns counted among those that are chosen."""
+    if any(i not in chosen for columns, *_ in constraints for i in columns):
+        raise ValueError("constraints on designs cannot have conditions, which nobody chooses.")
+    return [(tuple(map(chosen.index, columns)), *rest) for columns, *rest in constraints]

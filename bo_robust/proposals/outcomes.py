@@ -1,0 +1,127 @@
+"""Readings of objectives and constraints, as the models of :func:`bo_robust.suggest` take them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bo_robust.models.reward_units import robust_units
+from bo_robust.models.training_data import checked_limits
+from bo_robust.proposals.inputs import Data
+from bo_robust.proposals.space import numbers
+from bo_robust.utils.input_checks import outside_package, quoted
+
+Limits = tuple[float | None, float | None]
+LARGEST = 1e8  # limit of |y| in robust standard deviations, as models square it
+FAR = 100.0  # a value so many ranges of all others away from them stands for failures, if several designs have it
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Observations in robust standard deviations, where large objectives are good and constraints hold up to 0.
+
+    Objectives have a median of 0, or keep their zero, which says whether a logarithm makes sense.
+    """
+
+    scaled: Tensor  # n x (m + k)
+    center: Tensor
+    scale: Tensor  # negative where an objective is minimized
+    limits: list[Limits | None]  # of each column, as scaled
+    objectives: int
+
+    @property
+    def several(self) -> bool:
+        return self.scaled.shape[-1] > 1
+
+    @classmethod
+    def from_data(cls, data: Data, n: int, centered: bool) -> Outputs:
+        """The readings of n designs; raises ``ValueError`` where they are none."""
+        Y = numbers("Y", data.Y)
+        Y = Y.unsqueeze(-1) if Y.ndim == 1 else Y
+        if Y.ndim != 2 or len(Y) != n or Y.shape[-1] == 0:
+            raise ValueError(f"Y needs one row for each of the {n} designs of X, got shape {tuple(Y.shape)}.")
+        if not Y.isfinite().all():
+            row = int((~Y.isfinite()).any(-1).nonzero()[0])
+            raise ValueError(f"Y has no finite value in row {row}: give that design in X_failed or X_pending instead.")
+        m = Y.shape[-1]
+        C = Y[:, :0] if data.constraints is None else numbers("constraints", data.constraints)
+        if C.ndim != 2 or len(C) != n:
+            raise ValueError(f"constraints need one row for each of the {n} designs of X, got {tuple(C.shape)}.")
+        C = C.where(C.isfinite(), math.nan)[:, C.isfinite().any(0) if n else slice(None)]
+        every = torch.cat([Y, C], -1)
+        center, scale = _units(every, m, data.maximize)
+        for j, y in enumerate(Y.mT):
+            _warn_of_sentinel(y, j)
+        scaled = ((every - center) / scale).clamp(-LARGEST, LARGEST) if n else every
+        if n and not centered:
+            scaled, center = scaled + center / scale, torch.zeros_like(center)
+        pairs = _limits(data.outcome_limits, m)
+        for pair, y in zip(pairs, Y.mT, strict=True):
+            if n:
+                checked_limits(pair, y)
+        units_of = zip(pairs, center.tolist(), scale.tolist(), strict=False)
+        limits = [None if pair is None else _in_units(pair, a, b) for pair, a, b in units_of]
+        return cls(scaled, center, scale, [*limits, *[None] * C.shape[-1]], m)
+
+
+def _units(every: Tensor, m: int, maximize: bool | Sequence[bool]) -> tuple[Tensor, Tensor]:
+    """Center and scale of m objectives and of constraints, which keep their zero; none before there are readings."""
+    signs = [maximize] * m if isinstance(maximize, bool) else list(maximize)
+    if len(signs) != m:
+        raise ValueError(f"maximize needs one value, or one for each of {m} objectives, got {quoted(maximize)}.")
+    units = [robust_units(y[y.isfinite()].numpy()) for y in every.mT] if len(every) else []
+    center = torch.tensor([u.center if j < m else 0.0 for j, u in enumerate(units)], dtype=torch.float64)
+    scale = torch.tensor([u.scale for u in units], dtype=torch.float64)
+    if not (center.isfinite() & scale.isfinite()).all():
+        raise ValueError("readings differ by more than floating point holds; divide them by their size.")
+    scale[:m] *= torch.where(torch.tensor(signs), 1.0, -1.0)[: len(scale)]
+    return center, scale
+
+
+def _limits(limits: Any, m: int) -> list[Limits | None]:
+    """Limits of each of m objectives, from one pair or one (or None) per objective."""
+    limits = limits.tolist() if hasattr(limits, "tolist") else limits
+    pair = not isinstance(limits, Sequence) or (
+        len(limits) == 2 and all(x is None or isinstance(x, Real) for x in limits)
+    )
+    if pair:
+        limits = [limits] * m
+    limits = [pair.tolist() if hasattr(pair, "tolist") else pair for pair in limits]
+    if len(limits) != m or not all(pair is None or (isinstance(pair, Sequence) and len(pair) == 2) for pair in limits):
+        raise ValueError(f"outcome_limits need one pair, or one for each of {m} objectives, got {quoted(limits)}.")
+    return [None if pair is None else (pair[0], pair[1]) for pair in limits]
+
+
+def _in_units(limits: Limits, center: float, scale: float) -> Limits:
+    """Limits of (y - center) / scale."""
+    lower, upper = (None if x is None else (x - center) / scale for x in limits)
+    return (lower, upper) if scale > 0.0 else (upper, lower)
+
+
+def _warn_of_sentinel(y: Tensor, j: int) -> None:
+    if (value := _sentinel(y)) is not None:
+        warnings.warn(
+            f"{value:g} was read at several designs, and lies far from all other readings of objective {j}: "
+            "if it stands for a measurement that failed, give these designs as failed (Optuna: raise "
+            "TrialPruned); the model takes numbers for readings.",
+            UserWarning,
+            stacklevel=outside_package(),
+        )
+
+
+def _sentinel(y: Tensor) -> float | None:
+    """The value that seems to stand for failures, such as -999: several readings have it, none is near; or None."""
+    for value in (y.amin(), y.amax()) if len(y) else ():
+        others = y[y != value]
+        if len(y) - len(others) >= 2 and len(others) >= 3:  # at fewer it may be all others that are odd
+            spread = others.amax() - others.amin()
+            if (value - others).abs().amin() > FAR * spread > 0.0:
+                return float(value)
+    return None

@@ -1,0 +1,206 @@
+"""What to measure next, from all that was measured: :func:`suggest`, on a box, a mixed space or a list of designs.
+
+Nothing is kept between calls: a suggestion is a function of its arguments.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from botorch.exceptions import BotorchWarning
+from botorch.models.model import Model
+from gpytorch.utils.warnings import GPInputWarning
+from linear_operator.utils.warnings import NumericalWarning
+from torch import Tensor
+
+from bo_robust.acquisition import ValueAtRiskUCB
+from bo_robust.models import RobustGP
+from bo_robust.proposals.analysis import Analysis
+from bo_robust.proposals.conditions import encoded_space
+from bo_robust.proposals.inputs import Data, Space, from_arguments
+from bo_robust.proposals.methods import DEFAULT, Choice, choose
+from bo_robust.proposals.outcomes import Outputs
+from bo_robust.proposals.space import seed_of
+from bo_robust.utils.input_checks import check_count, quoted
+from bo_robust.utils.linalg import device_named
+
+__all__ = ["Data", "Space", "Suggestion", "suggest"]
+
+# PyTorch has one generator for all threads, BoTorch's fits and searches draw from it, and a suggestion is a function of
+# its arguments; so processes, not threads, make several at once.
+_one_at_a_time = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What to measure next, and what the data say so far.
+
+    Attributes:
+        X: ``q x d`` designs to measure next, in the columns and units of the data.
+        replicate: Whether each of them repeats a design whose observation may be an outlier, ``q`` bool.
+        outliers: Which observations the models flag as outliers (or truncate), ``n`` bool.
+        held: Which observations are plausible only in a learnt outcome scale, and beyond all others on the good side,
+            ``n`` bool. A second observation of their designs comes first.
+        expected: ``n x m`` means of the objectives at the designs measured, in units of Y, from observations that are
+            neither flagged nor held.
+        best: The row of the design to use now; None for several objectives, or where no design can be recommended.
+        mean: Mean of the objective there, in units of Y; NaN where ``best`` is None.
+        interval: The ends of its 95 % interval there, in units of Y.
+        model: The model of all outputs in the unit cube, in robust standard deviations of each output, where large
+            objectives are good; None before there are data.
+    """
+
+    X: Tensor
+    replicate: Tensor
+    outliers: Tensor
+    held: Tensor
+    expected: Tensor
+    best: int | None
+    mean: float
+    interval: tuple[float, float]
+    model: Model | None
+
+
+def suggest(
+    X: Any,
+    Y: Any = None,
+    *,
+    space: Space | None = None,
+    q: int = 1,
+    method: str = DEFAULT,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    seed: int = 0,
+    trial: int | None = None,
+    num_initial: int | None = None,
+    repeats: str = "if noisy",
+    restarts: int = 8,
+    raw_samples: int = 128,
+    device: str = "cpu",
+    **described: Any,
+) -> Suggestion:
+    """Suggest the next designs to measure, on a box, a mixed space or a list of candidates.
+
+    The first designs are quasi-random. Then the default method maximizes BoTorch's ``qLogNoisyExpectedImprovement`` (or
+    hypervolume improvement) on :class:`bo_robust.RobustGP`, with the probability that ``constraints`` hold. An
+    observation that is better than all inliers, but flagged as an outlier or held, is measured a second time first;
+    under ``conditions`` none is. Units of designs and observations do not matter.
+
+    Args:
+        X: ``n x d`` designs measured; or all :class:`bo_robust.Data`.
+        Y: ``n`` or ``n x m`` observations of m objectives; left out beside ``Data``.
+        space: The designs that there are; or give the fields of :class:`bo_robust.Space` as arguments.
+        q: Number of designs; 0 for the analysis alone.
+        method: A name in :data:`bo_robust.proposals.methods.METHODS`, other than "v-ucb", which
+            ``conditions`` call for.
+        settings: Settings of the method, see :mod:`bo_robust.proposals.methods`.
+        seed: Seed of all random numbers, >= 0.
+        trial: Number of the trial, which random numbers depend on. Default: the number of designs so far.
+        num_initial: Designs of the initial design. Default: 2 d + 2, of a list at most an eighth (but 4).
+        repeats: Whether expected improvement may choose a design of a finite space that was measured before: "never",
+            or "if noisy", where the noise is large against what is unknown of the other designs. A second observation
+            of a design whose observation may be an outlier does not count.
+        restarts: Local searches for the best acquisition value.
+        raw_samples: Random points from which these searches get their starts.
+        device: "cpu", "cuda" or "cuda:1". Models of fewer than 300 readings take less time on a CPU.
+        **described: Fields of ``Space`` and ``Data``: ``bounds`` or ``candidates``, ``categorical``, ``maximize``, ...
+
+    Raises:
+        ValueError: if shapes, values or settings are wrong, or the observations differ by more than floating point
+            holds.
+
+    Examples:
+        >>> X, Y = [[20.0], [60.0], [90.0]], [1.2, 3.4, 2.2]
+        >>> suggest(X, Y, bounds=[[0.0], [100.0]]).X
+        >>> suggest(Data(X, Y, X_pending=[[70.0]]), space=Space(bounds=[[0.0], [100.0]]), q=2).X
+    """
+    check_count(0, q=q, seed=seed)
+    check_search(num_initial, repeats, restarts, raw_samples, device)
+    data, asked = from_arguments(X, Y, space, described)
+    encoded = encoded_space(asked, data.X, method)
+    X, pending, failed = (encoded.rows(name, getattr(data, name)) for name in ("X", "X_pending", "X_failed"))
+    trial = len(X) + len(pending) + len(failed) if trial is None else trial
+    num_initial = encoded.num_initial if num_initial is None else num_initial
+    listed = {} if encoded.candidates is None else {"num_arms": len(encoded.candidates)}
+    choice = choose(method, settings, {"dim": encoded.columns, "num_initial": num_initial, **listed})
+    outputs = Outputs.from_data(data, len(X), centered=choice.model is not RobustGP)
+    _check_method(method, choice, data, asked, outputs)
+    if encoded.conditioned and len(X):
+        choice = encoded.at_risk(choice, device)
+    with _seeded(seed, "fit", len(X), device), _expected_warnings():
+        now = Analysis(encoded, outputs, choice, [X, pending, failed], repeats, device) if len(X) else None
+    chosen = X[:0]
+    replicate: list[bool] = []
+    for k in range(q):
+        if now is None or trial < num_initial:
+            taken = torch.cat([X, pending, failed, chosen])
+            x, measured = encoded.initial(seed, trial + k, taken), None
+        else:
+            measured = now.replicate(chosen)
+            with _seeded(seed, "search", trial + k, device), _expected_warnings():
+                x = now.maximize(chosen, restarts, raw_samples) if measured is None else measured
+        chosen, replicate = torch.cat([chosen, x]), [*replicate, measured is not None]
+    again = torch.tensor(replicate, dtype=torch.bool)
+    if now is None:
+        return _first(chosen, again, outputs.objectives)
+    return Suggestion(chosen, again, now.outliers.cpu(), now.held.cpu(), now.expected(), *now.best(), now.model)
+
+
+def _first(chosen: Tensor, again: Tensor, objectives: int) -> Suggestion:
+    """First designs, before there are readings."""
+    none = again[:0]
+    nothing = torch.empty(0, objectives, dtype=torch.float64)
+    return Suggestion(chosen, again, none, none, nothing, None, math.nan, (math.nan, math.nan), None)
+
+
+def check_search(
+    num_initial: int | None = None,
+    repeats: str = "if noisy",
+    restarts: int = 8,
+    raw_samples: int = 128,
+    device: str = "cpu",
+) -> None:
+    """Raise ``ValueError`` where an argument of the search is wrong, whatever the data."""
+    check_count(0, num_initial=0 if num_initial is None else num_initial)
+    check_count(1, restarts=restarts)
+    check_count(restarts, raw_samples=raw_samples)
+    if repeats not in ("never", "if noisy"):
+        raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(repeats)}.")
+    device_named(device)
+
+
+def _check_method(method: str, choice: Choice, data: Data, space: Space, outputs: Outputs) -> None:
+    """Raise ``ValueError`` where a method cannot do what is asked."""
+    if data.outcome_limits is not None and choice.model is not RobustGP:
+        raise ValueError(f"{method} has no outcome_limits; only {DEFAULT} has them.")
+    if choice.acquisition is ValueAtRiskUCB:
+        hint = "name their columns in `conditions`, with the default method, or use it in Ax or BoTorch"
+        raise ValueError(f"{method} needs conditions: {hint}.")
+    if outputs.several and (choice.acquisition is not None or len(space.conditions)):
+        role = "conditions leave room for" if len(space.conditions) else f"{method} takes"
+        raise ValueError(f"{role} one objective and no constraints; the default method takes several of both.")
+
+
+@contextmanager
+def _seeded(seed: int, purpose: str, index: int, device: str) -> Iterator[None]:
+    """Seed PyTorch's global random numbers within a block and restore them after it; one thread at a time."""
+    with _one_at_a_time, torch.random.fork_rng(devices=[] if device == "cpu" else [torch.device(device)]):
+        torch.manual_seed(seed_of(seed, purpose, index))
+        yield
+
+
+@contextmanager
+def _expected_warnings() -> Iterator[None]:
+    """Ignore warnings of good fits and searches: single restarts, covariances singular to rounding, line searches."""
+    with warnings.catch_warnings():
+        for category in (BotorchWarning, NumericalWarning, GPInputWarning):
+            warnings.simplefilter("ignore", category)
+        warnings.filterwarnings("ignore", "Optimization failed (in|on)", RuntimeWarning)
+        yield

@@ -1,0 +1,1 @@
+"""A laboratory's file, and the command around it."""

@@ -1,0 +1,256 @@
+"""A campaign as its table says it: parameters, readings, and what is pending or failed."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from bo_robust.acquisition.pending import MOST_PENDING
+from bo_robust.proposals.conditions import encoded_space
+from bo_robust.proposals.inputs import Data, Space
+from bo_robust.proposals.space import WEIGHED, among, numbers
+from bo_robust.tables.cells import FAILED, TableError, advice, is_pending, word, written
+from bo_robust.tables.columns import Column, ColumnOptions, column_of, left_out, spellings
+from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums
+from bo_robust.tables.table import Table, read_table
+
+PARTS = 20.0  # times that difference, at least, is the range of each part
+SHAPING = ("bounds", "levels", "step", "sum", "where")  # options for proposals of any design
+
+
+class Campaign:
+    """The tables and what is asked, read and recognized; ``TableError`` where they cannot be.
+
+    Attributes:
+        results, listed: The tables of readings and of candidates (or None).
+        objectives, maximize, limits: Columns to optimize, whether large values are good, and their limits.
+        required: Column, sign and limit of each requirement.
+        outcomes: Columns of objectives and requirements.
+        columns: Parameters and conditions.
+        left_out: Other columns, each with the reason; ``identifiers`` are those of the list.
+        X: A design for each row of the readings, of which ``read``, ``pending`` and ``failed`` are places.
+        Y, C: Readings of objectives and requirements in the rows that were ``read``.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        asked = [(name, True) for name in options.maximize] + [(name, False) for name in options.minimize]
+        required = [requirement(text) for text in options.require]
+        wanted = [name for name, _ in asked] + [name for name, *_ in required]
+        self.results = read_table(options.results, wanted, options.decimal)
+        if not asked:
+            names = ", ".join(self.results.names)
+            raise TableError(f"say what to optimize, such as --maximize COLUMN; columns are {names}.")
+        self.listed = self._list()
+        self.tables = [self.results] if self.listed is None else [self.results, self.listed]
+        self.objectives = [self.results.find(name) for name, _ in asked]
+        self.maximize = [sense for _, sense in asked]
+        self.required = [(self.results.find(name), sign, limit) for name, sign, limit in required]
+        self.outcomes = [*self.objectives, *(name for name, *_ in self.required)]
+        if twice := [name for i, name in enumerate(self.objectives) if name in self.objectives[:i]]:
+            raise TableError(f"{twice[0]!r} is maximized or minimized twice; name it once.")
+        self.limits = limits_of(options.limits, self.objectives, self.results)
+        self.equalities = sums(options.sum, self.tables)
+        self.inequalities = inequalities(options.where, self.results)
+        self._recognize()
+        self._recognize_mixture()
+        self._sort_rows()
+        self._read()
+
+    def _list(self) -> Table | None:
+        if self.options.candidates is None:
+            return None
+        if shaping := [name for name in SHAPING if getattr(self.options, name) not in ([], ["none"])]:
+            raise TableError(f"--{shaping[0]} is for proposals of any design; --candidates says which there are.")
+        listed = read_table(self.options.candidates, decimal=self.options.decimal)
+        shared = [name for name in self.results.names if name in listed.names]
+        return read_table(self.options.candidates, shared, self.options.decimal) if shared else listed
+
+    def _recognize(self) -> None:
+        """Find the parameters and conditions, columns of the list that name its rows, and what is left out."""
+        constrained = [name for names, *_ in (*self.equalities, *self.inequalities) for name in names]
+        about = column_options(self.options, self.tables, constrained)
+        if both := about.named & {*self.outcomes, *about.ignored}:
+            raise TableError(f"{min(both)!r} cannot be a parameter and something else; leave one of the options out.")
+        self.left_out = left_out(self.results, self.listed, self.outcomes, about)
+        names = self._parameters(about)
+        self.columns = [column_of(name, self.tables, about) for name in names]
+        self.columns += [column_of(name, [self.results], about) for name in about.conditions]
+        for column in self.columns:
+            single = not column.observed and not column.categories and not column.span[0] < column.span[1]
+            if self.listed is None and single:
+                raise TableError(
+                    f"{column.name!r} has one value or none; give --bounds {word(f'{column.name}=LOW:HIGH')}."
+                )
+        if all(column.observed for column in self.columns):
+            reasons = "".join(f"; {name}: {reason}" for name, reason in self.left_out.items())
+            raise TableError(f"{self.results.path} has no parameter that varies{reasons}. Name some with --parameters.")
+        listed = [] if self.listed is None else self.listed.names
+        self.identifiers = [name for name in self.left_out if name in listed and name not in about.ignored]
+
+    def _parameters(self, about: ColumnOptions) -> list[str]:
+        """Names of the parameters, which both tables must have."""
+        source = self.tables[-1]
+        names = [name for name in source.names if name not in {*self.left_out, *self.outcomes, *about.conditions}]
+        for name in names:
+            if name not in self.results.names:
+                self.results.find(name)  # raises, or differs in case
+                raise TableError(f"{self.results.path} has no column {name!r}, which {source.path} has; rename one.")
+        for name in (name for name in about.parameters if name not in source.names):
+            raise TableError(f"{source.path} has no column {name!r}, which --parameters names.")
+        return names
+
+    def _recognize_mixture(self) -> None:
+        """Add the sum that columns have in every row, as the parts of a mixture do."""
+        self.mixture: list[str] = []
+        parts = [c for c in self.columns if not (c.categories or c.observed)]
+        if self.options.sum or self.listed is not None or not 2 <= len(parts) <= 12:
+            return
+        table = np.array([c.codes(self.results) for c in parts]).reshape(len(parts), -1).T
+        if len(np.unique(table, axis=0)) <= len(parts):
+            return
+        for size in range(2, len(parts) + 1):
+            for some in combinations(range(len(parts)), size):
+                total = table[:, some].sum(-1)
+                if (whole := _sum_of(total, np.ptp(table[:, some], axis=0).min())) is not None:
+                    names, off = [parts[i].name for i in some], float(np.abs(total - whole).max())
+                    self.equalities.append((names, [1.0] * size, whole))
+                    but = f" to within {off:.2g}" if off > 1e-6 * max(1.0, abs(whole)) else ""
+                    self.mixture = [f"{' + '.join(names)} = {whole:g} in every row{but}, and so in proposals."]
+                    return
+
+    def _sort_rows(self) -> None:
+        """Sort the rows into those read, pending and failed."""
+        cells = {name: self.results.cells(name) for name in self.outcomes}
+        self.notes: list[str] = []
+        self.read, self.pending, self.failed = [], [], []
+        for i, line in enumerate(self.results.lines):
+            for name, column in cells.items():
+                if written(column[i]) is None and not is_pending(column[i]) and column[i].lower() != FAILED:
+                    raise TableError(f"{self.results.where(i, name)}: {column[i]!r} {advice(column[i])}.")
+            missing = [name for name in self.objectives if written(cells[name][i]) is None]
+            if any(column[i].lower() == FAILED for column in cells.values()):
+                self.failed.append(i)
+            elif missing:
+                self.pending.append(i)
+                if len(missing) < len(self.objectives):
+                    self.notes.append(f"Row {line} has no {missing[0]} yet, so it counts as pending.")
+            else:
+                self.read.append(i)
+        if self.listed is None and len(self.pending) > MOST_PENDING:
+            self.notes.append(
+                f"{len(self.pending)} rows are pending, as in a list of all designs; if nobody measures them, remove "
+                "them from the file and list all designs in another one, with --candidates FILE."
+            )
+
+    def _read(self) -> None:
+        """Read designs, readings and what requirements are short of."""
+        self.X = [list(x) for x in zip(*(column.codes(self.results) for column in self.columns), strict=True)]
+        values = {name: self.results.values(name) for name in self.outcomes}
+        readings = [[values[name][i] for name in self.objectives] for i in self.read]
+        excesses = [[_excess(values[name][i], sign, limit) for name, sign, limit in self.required] for i in self.read]
+        self.Y = np.array(readings, dtype=float).reshape(len(self.read), len(self.objectives))
+        self.C = np.array(excesses, dtype=float).reshape(len(self.read), len(self.required))
+        for i, x in enumerate(self.X):
+            for column, value in zip(self.columns, x, strict=True):
+                if math.isnan(value) and (i in self.read or not column.observed):
+                    raise TableError(f"{self.results.where(i, column.name)} has no number; write it.")
+
+    @cached_property
+    def space(self) -> Space:
+        """The designs that there are."""
+        categorical = {i: range(len(c.categories)) for i, c in enumerate(self.columns) if c.categories}
+        conditions = [i for i, column in enumerate(self.columns) if column.observed]
+        observed = {"conditions": conditions, "worst": self.options.worst, "set_conditions": not self.options.observe}
+        if self.listed is not None:
+            designs = [column.codes(self.listed) for column in self.columns if not column.observed]
+            return Space(candidates=np.array(designs).T, categorical=categorical, **observed)
+        ends = [(0.0, max(1.0, len(c.categories) - 1.0)) if c.categories else c.span for c in self.columns]
+        place = {column.name: i for i, column in enumerate(self.columns)}
+        return Space(
+            bounds=np.array(ends).T,
+            categorical=categorical,
+            discrete={i: c.grid for i, c in enumerate(self.columns) if c.grid},
+            equality_constraints=[([place[n] for n in names], *rest) for names, *rest in self.equalities],
+            inequality_constraints=[([place[n] for n in names], *rest) for names, *rest in self.inequalities],
+            **observed,
+        )
+
+    @cached_property
+    def data(self) -> Data:
+        """What was measured."""
+        measured, pending, failed = ([self.X[i] for i in rows] for rows in (self.read, self.pending, self.failed))
+        constraints = self.C if self.required and self.read else None
+        return Data(np.array(measured), self.Y, self.maximize, constraints, self.limits, pending, failed)
+
+    @cached_property
+    def keeps_limits(self) -> np.ndarray:
+        """Which of the rows that were read have designs that keep the sums and inequalities, bool."""
+        X = numbers("X", [self.X[i] for i in self.read])
+        return encoded_space(self.space, X).feasible(X).numpy() if self.read else np.zeros(0, dtype=bool)
+
+    def introduction(self) -> list[str]:
+        """What every column is taken for, what of the file or its levels needs a look, and the number of readings."""
+        titles = self.titles
+        goals = [
+            f"{'Maximized' if sense else 'Minimized'}: {titles[name]}."
+            for name, sense in zip(self.objectives, self.maximize, strict=True)
+        ]
+        goals += [f"Required: {name} {sign} {limit:g}." for name, sign, limit in self.required]
+        line = f"{' '.join(goals)} Parameters: {', '.join(str(c) for c in self.columns if not c.observed)}."
+        if self.space.conditions:
+            line += f" Conditions: {', '.join(str(c) for c in self.columns if c.observed)}."
+        if self.left_out:
+            line += f" Left out: {'; '.join(f'{name} ({reason})' for name, reason in self.left_out.items())}."
+        notes = [note for table in self.tables for note in table.notes]
+        return [line, *notes, *self.mixture, *spellings(self.columns), *self.notes, self.summary()]
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Names of the outcomes with their units."""
+        return {name: Column(name, self.results.unit(name)).title for name in self.outcomes}
+
+    def summary(self) -> str:
+        """Such as "20 readings (2 replicates), 1 pending, 1 failed; 24 of 343 recipes left"."""
+        replicates = len(self.read) - len({tuple(self.X[i]) for i in self.read})
+        parts = [f"{len(self.read)} reading{'' if len(self.read) == 1 else 's'}"]
+        parts[0] += f" ({replicates} replicate{'' if replicates == 1 else 's'})" if replicates else ""
+        parts += [f"{len(rows)} {what}" for what, rows in (("pending", self.pending), ("failed", self.failed)) if rows]
+        left, total = self.left
+        what = "recipes" if self.listed is not None else "designs"
+        return f"{', '.join(parts)}{'' if total is None else f'; {left} of {total} {what} left'}."
+
+    @cached_property
+    def left(self) -> tuple[int, int | None]:
+        """How many designs of a finite space are neither measured nor pending nor failed, and how many it has."""
+        if self.listed is None and self.space.conditions:
+            return 0, None
+        points = encoded_space(self.space, [self.X[i] for i in self.read]).designs.candidates
+        if points is None:
+            return 0, None
+        every = points.unique(dim=0)
+        chosen = [i for i, column in enumerate(self.columns) if not column.observed]
+        taken = numbers("X", [[x[i] for i in chosen] for x in self.X]).reshape(-1, every.shape[-1])
+        return int((~among(every, taken)).sum()), len(every)
+
+
+def _sum_of(totals: np.ndarray, least_range: float) -> float | None:
+    """The sum that all rows share up to errors of weighing, the roundest in their range; None where they differ."""
+    median = float(np.median(totals))
+    off = float(np.abs(totals - median).max())
+    exact = 1e-6 * max(1.0, float(np.abs(totals).max()))
+    if off > exact and (off > WEIGHED * abs(median) or least_range < PARTS * off):
+        return None
+    low, high = float(totals.min()) - exact, float(totals.max()) + exact
+    return next((x for k in range(1, 9) if low <= (x := float(f"{median:.{k}g}")) <= high), float(f"{median:.9g}"))
+
+
+def _excess(value: float | None, sign: str, limit: float) -> float:
+    """By how much a reading breaks a requirement; NaN where there is none."""
+    if value is None:
+        return math.nan
+    return limit - value if sign in (">=", "≥", ">") else value - limit

@@ -1,0 +1,296 @@
+"""``bo-robust suggest results.csv``: what to measure next, from a table of readings.
+
+The table is the only state: it is read, and never written. CSV needs no extra; ``--plot`` needs Matplotlib, and .xlsx
+openpyxl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import difflib
+import math
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from botorch.utils.multi_objective.pareto import is_non_dominated
+
+from bo_robust.proposals.suggest import Suggestion, suggest
+from bo_robust.tables.campaign import Campaign
+from bo_robust.tables.cells import FAILED, TableError
+from bo_robust.tables.columns import Column
+from bo_robust.tables.options import KINDS
+
+SPOKEN = (2.0, 1000.0)  # standard deviations between which the distance of a flagged reading is a number
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; errors are one sentence on standard error, and exit code 2."""
+    try:
+        options = _parser().parse_args(argv)
+        campaign = Campaign(options)
+        found, warned = ask(campaign)
+        designs, notes = designs_to_print(campaign, found)
+        csv.writer(sys.stdout, delimiter=campaign.results.separator, lineterminator="\n").writerows(designs)
+        sys.stdout.flush()
+        lines = [*campaign.introduction(), *notes, *_about(found, campaign), *warned]
+        print("\n".join(lines), file=sys.stderr)
+        if options.plot is not None:
+            from bo_robust.tables.plot import plot
+
+            plot(found, campaign, options.plot)
+            print(f"The picture of all readings is in {options.plot}.", file=sys.stderr)
+    except (ValueError, ImportError, OSError) as error:
+        print(f"bo-robust suggest: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def ask(campaign: Campaign) -> tuple[Suggestion, list[str]]:
+    """What :func:`suggest` says of a campaign, and its warnings."""
+    options, (left, total) = campaign.options, campaign.left
+    with warnings.catch_warnings(record=True) as caught:
+        found = suggest(
+            campaign.data,
+            space=campaign.space,
+            # Of a finite space there are no more than those left, and replicates.
+            q=options.n if total is None else min(options.n, left + len(campaign.read)),
+            settings={"outcome_scale": None if options.outcome_scale == "none" else "auto"},
+            seed=options.seed,
+            device=options.device,
+        )
+    return found, [f"Warning: {warning.message}" for warning in caught]
+
+
+def designs_to_print(campaign: Campaign, found: Suggestion) -> tuple[list[list[str]], list[str]]:
+    """The designs to measure next with a header, as the file writes them, and lines about those that are missing."""
+    columns, listed = campaign.columns, campaign.listed
+    left, total = campaign.left
+    kept, taken = [], {tuple(x): i for i, x in enumerate(campaign.X)}
+    for x, again in zip(found.X.tolist(), found.replicate.tolist(), strict=True):
+        new = tuple(x) not in taken
+        if total is not None and not new and not again and left == 0:
+            continue  # all designs are taken, and nobody asked for a second reading of this one
+        left -= new
+        taken.setdefault(tuple(x), -1)
+        kept.append(x)
+    notes = []
+    if len(kept) < campaign.options.n:
+        what = "recipe of the list" if listed is not None else "design of these steps and levels"
+        out = "" if listed is not None else " --bounds, --levels or --continuous allow others."
+        line = f"{len(kept)} of {campaign.options.n} designs: every other {what} is measured, pending or failed.{out}"
+        notes.append(line)
+    names = [column.title for column in columns]
+    if listed is None:
+        # A second reading is of the design as the file has it, not as it is rounded.
+        cells_of = {column.name: campaign.results.cells(column.name) for column in columns}
+        return [names, *(_written(columns, x, cells_of, taken[tuple(x)]) for x in kept)], notes
+    chosen = [column for column in columns if not column.observed]
+    places = {x: i for i, x in reversed(list(enumerate(zip(*(c.codes(listed) for c in chosen), strict=True))))}
+    designs = [[*campaign.identifiers, *(column.title for column in columns)]]
+    for x in kept:
+        row = dict(zip(listed.names, listed.rows[places[tuple(x[: len(chosen)])]], strict=True))
+        cells = [row[name] for name in campaign.identifiers]
+        same = listed.mark == campaign.results.mark
+        cells += [row[c.name] if same or c.categories else c.decode(v) for c, v in zip(chosen, x, strict=False)]
+        designs.append(cells + [c.decode(v) for c, v in zip(columns, x, strict=True) if c.observed])
+    return designs, notes
+
+
+def _written(columns: list[Column], x: list[float], cells: dict[str, list[str]], row: int) -> list[str]:
+    """The cells of a proposal: those of a row that it repeats, or numbers in six digits (row -1)."""
+    if row >= 0:
+        return [cells[column.name][row] for column in columns]
+    return [column.decode(column.on_grid(value)) for column, value in zip(columns, x, strict=True)]
+
+
+def _about(found: Suggestion, campaign: Campaign) -> list[str]:
+    """Lines about readings that look wrong, what to measure again, and the design to use now."""
+    if found.model is None:
+        return ["No reading yet: these are first designs."]
+    lines = _about_readings(found, campaign)
+    if not (found.outliers | found.held).any():
+        few = len(campaign.read) <= 2 * len(campaign.columns) + 2  # where the search begins
+        lines.append(f"No reading looks wrong.{' Among so few, a wrong one may pass.' if few else ''}")
+    alone = [list(campaign.X[campaign.read[row]]) for row in found.held.nonzero().flatten().tolist()]
+    for x in found.X[found.replicate].tolist():
+        design = ", ".join(f"{c.name} = {c.decode(v)}" for c, v in zip(campaign.columns, x, strict=True))
+        reason = "far from all others" if x in alone else "looks wrong"
+        lines.append(f"Measure again: {design}; its reading is the best, but {reason}.")
+    if len(campaign.objectives) > 1:
+        return lines + _front(found, campaign)
+    return lines + _recommended(found, campaign)
+
+
+def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
+    """Lines about the scale of each outcome, and its flagged and held readings."""
+    lines = []
+    models: Any = getattr(found.model, "models", [found.model])
+    modeled = [j for j in range(len(campaign.outcomes)) if len(_rows_of(campaign, j))]
+    for j, model in zip(modeled, models, strict=True):
+        name, rows, goal = campaign.outcomes[j], _rows_of(campaign, j), j < len(campaign.objectives)
+        cells, numbers = campaign.results.cells(name), campaign.results.lines
+        if not model.outcome_scale.is_identity:
+            # The model sees an objective that is minimized with its sign turned.
+            turned = goal and not campaign.maximize[j]
+            scale = model.outcome_scale._replace(sign=-model.outcome_scale.sign) if turned else model.outcome_scale
+            lines.append(
+                f"{name} is modeled on a scale of its own ({scale}), on which factors count more than differences; "
+                "--outcome-scale none models the readings as they are."
+            )
+        replicates = model.replicate_mask()
+        for place in (~model.inlier_mask).nonzero().flatten().tolist():
+            at = campaign.read[rows[place]]
+            expected = float(found.expected[rows[place], j]) if goal else math.nan
+            what = _distance(float(model.loo_zscore[place]), expected)
+            if not model.within_limits()[place]:
+                what = "is beyond the limits"
+            same = (replicates[place] & model.inlier_mask).nonzero().flatten().tolist()
+            other = f" Row {numbers[campaign.read[rows[same[0]]]]} repeats its design" if same else ""
+            if same:
+                other += "; a third reading decides." if int(replicates[place].sum()) == 1 else ", as others do."
+            lines.append(f"Row {numbers[at]} looks wrong: {name} = {cells[at]} {what}.{other}")
+        twice = replicates.any(1)
+        for place in model.held_on_good_side(maximize=goal).nonzero().flatten().tolist():
+            at = campaign.read[rows[place]]
+            then = (
+                "The other reading of its design disagrees"
+                if twice[place]
+                else "Measure it again before you rely on it"
+            )
+            lines.append(
+                f"Row {numbers[at]}: {name} = {cells[at]} is far from all others that fit, and "
+                f"plausible only if {name} varies by factors. {then}."
+            )
+    return lines
+
+
+def _distance(zscore: float, expected: float) -> str:
+    """How far off a flagged reading is; a number of standard deviations only where it says something."""
+    others = "what others predict" if math.isnan(expected) else f"{expected:.4g}, which the others predict"
+    low, high = SPOKEN
+    if abs(zscore) < low:
+        return f"is not {others}"
+    return f"is {abs(zscore):.3g} standard deviations from {others}" if abs(zscore) < high else f"is far from {others}"
+
+
+def _recommended(found: Suggestion, campaign: Campaign) -> list[str]:
+    """Lines about the design to use now."""
+    if found.best is None:
+        return _none_yet(campaign)
+    columns, row = campaign.columns, campaign.read[found.best]
+    design = ", ".join(f"{c.name} = {campaign.results.cells(c.name)[row]}" for c in columns if not c.observed)
+    low, high = found.interval
+    tail = f" in the worst {100.0 * campaign.options.worst:g} % of conditions" if campaign.space.conditions else ""
+    line = (
+        f"Recommended now: row {campaign.results.lines[row]} ({design}), expected {campaign.objectives[0]}{tail} "
+        f"{found.mean:.4g} (95 % from {low:.4g} to {high:.4g})."
+    )
+    beyond = [c.title for c, v in zip(columns, campaign.X[row], strict=True) if not (c.observed or c.holds(v))]
+    lines = [line, f"It lies outside the range that was given for {', '.join(beyond)}."] if beyond else [line]
+    if broken := int((~campaign.keeps_limits).sum()):
+        lines.append(f"Not to be recommended: {broken} designs that were read, which break the limits of designs.")
+    return lines
+
+
+def _none_yet(campaign: Campaign) -> list[str]:
+    some = campaign.keeps_limits.any()
+    return [f"No design {'can be recommended yet' if some else 'that was measured keeps the limits of designs'}."]
+
+
+def _front(found: Suggestion, campaign: Campaign) -> list[str]:
+    """Lines of measured designs that no other is expected to beat in all objectives, of readings that look right."""
+    signs = torch.tensor(campaign.maximize, dtype=torch.float64) * 2.0 - 1.0
+    keeps = torch.from_numpy(campaign.keeps_limits & ~(campaign.C > 0.0).any(-1))
+    may = (keeps & ~found.outliers & ~found.held).nonzero().flatten()
+    if len(may) == 0:
+        return _none_yet(campaign)
+    front = may[is_non_dominated(signs * found.expected[may])].tolist()
+    lines = ["Best compromises now (no other design is expected to be better in all):"]
+    for row in sorted(front, key=lambda i: -float(signs[0] * found.expected[i, 0])):
+        at = campaign.read[row]
+        design = ", ".join(f"{c.name} = {campaign.results.cells(c.name)[at]}" for c in campaign.columns)
+        values = ", ".join(f"{name} {float(found.expected[row, j]):.4g}" for j, name in enumerate(campaign.objectives))
+        lines.append(f"  row {campaign.results.lines[at]} ({design}), expected {values}")
+    return lines
+
+
+def _rows_of(campaign: Campaign, j: int) -> list[int]:
+    """Places, among the rows that were read, of the readings of an outcome."""
+    if j < len(campaign.objectives):
+        return list(range(len(campaign.read)))
+    return np.flatnonzero(np.isfinite(campaign.C[:, j - len(campaign.objectives)])).tolist()
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence, and name the nearest option."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = message.removeprefix("unrecognized arguments: ").split("=")[0].split()
+        if message.startswith("unrecognized") and unknown[0].startswith("-"):
+            options = [option for action in self._actions for option in action.option_strings]
+            close = difflib.get_close_matches(unknown[0], options, n=1, cutoff=0.0)
+            message = f"there is no option {unknown[0]}; did you mean {close[0]}? (--help lists all)"
+            if unknown[0] == "--target":
+                message = "there is no option --target; name the column with --maximize COLUMN or --minimize COLUMN"
+        elif message.startswith("unrecognized"):
+            message = (
+                f"{unknown[0]!r} follows no option that takes it; repeat an option such as --maximize for each column"
+            )
+        raise TableError(f"{message}." if not message.endswith((".", ")")) else message)
+
+
+def _designs(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number of designs, such as 3, not {text}")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="bo-robust suggest",
+        description="Suggest the designs to measure next, from a table of readings so far, some of which may be "
+        "wrong. The designs go to standard output as CSV, what is said about the readings to standard error.",
+        epilog="COLUMNs are names in the first row, with or without a unit in brackets.",
+    )
+    parser.add_argument("results", help=f"readings so far, .csv or .xlsx; blank: pending; '{FAILED}': failed")
+    for option, metavar, what in (
+        ("--maximize", "COLUMN", "an outcome; may be repeated, and --minimize beside it"),
+        ("--minimize", "COLUMN", "an outcome to make small"),
+        ("--require", '"COLUMN >= NUMBER"', "what another outcome must keep, <= or >="),
+    ):
+        parser.add_argument(option, action="append", default=[], metavar=metavar, help=what)
+    parser.add_argument("--candidates", metavar="FILE", help="designs to choose from; default: the columns' ranges")
+    parser.add_argument("-n", type=_designs, default=1, help="number of designs; default 1")
+    lists = {"parameters": "columns that are chosen; all others are none", **KINDS}
+    lists["ignore"] = "columns that are no parameters, such as dates and notes"
+    lists["condition"] = "columns that are observed, such as humidity, and can be set for a test"
+    lists["observe"] = "columns that are observed and cannot be set"
+    for name, what in lists.items():
+        parser.add_argument(f"--{name}", nargs="+", action="extend", default=[], metavar="COLUMN", help=what)
+    parser.add_argument("--worst", type=float, default=0.1, help="share of conditions to be good in; default 0.1")
+    for name, metavar, what in (
+        ("bounds", "COLUMN=LOW:HIGH", "range of a parameter; default: that of its column"),
+        ("levels", "COLUMN=A,B,C", "all values of a parameter, untried ones included"),
+        ("step", "COLUMN=NUMBER", "step of a parameter; default: the one that all its values keep"),
+        ("limits", "[COLUMN=]LOW:HIGH", "values that an outcome can have; a reading beyond is flagged"),
+        ("sum", "A,B,C=NUMBER", "a sum that proposals keep; 'none': also where all rows have one"),
+        ("where", '"A + 2 B <= NUMBER"', "an inequality that proposals keep"),
+    ):
+        parser.add_argument(f"--{name}", nargs="+", action="extend", default=[], metavar=metavar, help=what)
+    parser.add_argument("--decimal", choices=(".", ","), help="the decimal mark, where numbers do not show it")
+    parser.add_argument(
+        "--outcome-scale",
+        choices=("auto", "none"),
+        default="auto",
+        help="whether a logarithm or a root of the readings may be modeled, which the data choose; default auto",
+    )
+    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw readings, predictions and parameters")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N; default cpu, faster below 300 readings")
+    return parser

@@ -1,0 +1,133 @@
+"""What the options of ``bo-robust suggest`` say of the columns of a table; ``TableError`` where they do not fit it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from bo_robust.tables.cells import TableError, written
+from bo_robust.tables.columns import ColumnOptions, names_in, quantity
+from bo_robust.tables.table import Table
+
+KINDS = {
+    "integer": "columns of whole numbers",
+    "continuous": "columns of numbers that take any value, though all so far are whole or in steps",
+    "categorical": "columns of categories",
+}
+REQUIREMENT = re.compile(r"(?P<column>.+?)\s*(?P<sign>>=|<=|≥|≤|>|<)\s*(?P<limit>[^<>=]+)")
+TERM = re.compile(r"\s*(?P<sign>[+-]?)\s*(?P<factor>\d[\d.,]*)?\s*\*?\s*")
+
+Sum = tuple[list[str], list[float], float]  # names, factors and right-hand side
+
+
+def column_options(options: argparse.Namespace, tables: Sequence[Table], constrained: Sequence[str]) -> ColumnOptions:
+    """The options about columns, where those in sums and inequalities are ``constrained``."""
+    table, bounds, levels, steps = tables[0], {}, {}, {}
+    for text in options.bounds:
+        name, ends = _assignment("--bounds", text)
+        low, colon, high = ends.partition(":")
+        if not colon or not quantity(low) < quantity(high):
+            raise TableError(f"--bounds {text} must be COLUMN=LOW:HIGH, the lower number first.")
+        bounds[table.find(name)] = quantity(low), quantity(high)
+    for text in options.levels:
+        name, values = _assignment("--levels", text)
+        parts = [value.strip() for value in values.split(";" if ";" in values else ",") if value.strip()]
+        if ";" not in values and table.mark == "," and len(parts) > 1 and all(map(written, parts)):
+            raise TableError(f"--levels {text}: commas are decimal marks in {table.path}; write ; between levels.")
+        levels[table.find(name)] = parts
+    for text in options.step:
+        name, value = _assignment("--step", text)
+        steps[table.find(name)] = quantity(value)
+        if not quantity(value) > 0.0:
+            raise TableError(f"--step {text} must be larger than 0.")
+    if options.condition and options.observe:
+        raise TableError("give --condition or --observe: conditions are all set for a test, or none is.")
+    return ColumnOptions(
+        parameters=names_in(options.parameters, tables),
+        ignored=names_in(options.ignore, tables),
+        kinds={name: kind for kind in KINDS for name in names_in(getattr(options, kind), tables)},
+        bounds=bounds,
+        levels=levels,
+        steps=steps,
+        constrained=constrained,
+        conditions=names_in([*options.condition, *options.observe], [table]),
+    )
+
+
+def requirement(text: str) -> tuple[str, str, float]:
+    """Column, sign and limit of ``purity >= 95``."""
+    match = REQUIREMENT.fullmatch(text.strip())
+    if match is None:
+        raise TableError(f'--require {text!r} is no requirement such as "purity >= 95".')
+    return match["column"].strip(), match["sign"], quantity(match["limit"].strip())
+
+
+def limits_of(texts: Sequence[str], objectives: Sequence[str], table: Table) -> list[Any]:
+    """The limits of each objective, or None."""
+    limits: dict[str, tuple[float | None, float | None]] = {}
+    for text in texts:
+        name, _, ends = text.rpartition("=")
+        if not name and len(objectives) > 1:
+            raise TableError(f"--limits {text} needs a column, such as --limits {objectives[0]}={text}.")
+        column = table.find(name.strip()) if name else objectives[0]
+        if column not in objectives:
+            raise TableError(f"--limits {text}: {column!r} is not maximized or minimized.")
+        low, colon, high = (part.strip() for part in ends.partition(":"))
+        pair = (quantity(low) if low else None, quantity(high) if high else None)
+        if not colon or pair == (None, None):
+            raise TableError(f"--limits {text} must be LOW:HIGH, such as 0:100; one of them may be left out.")
+        limits[column] = pair
+    return [limits.get(name) for name in objectives]
+
+
+def sums(texts: Sequence[str], tables: Sequence[Table]) -> list[Sum]:
+    """Sums that proposals keep."""
+    found = []
+    for text in (text for text in texts if text != "none"):
+        parts, total = _assignment("--sum", text)
+        names = names_in([parts], tables)
+        found.append((names, [1.0] * len(names), quantity(total)))
+    return found
+
+
+def inequalities(texts: Sequence[str], table: Table) -> list[Sum]:
+    """Inequalities that proposals keep; their sums are at least the right-hand side."""
+    found = []
+    for text in texts:
+        match = REQUIREMENT.fullmatch(text.strip())
+        if match is None:
+            raise TableError(f'--where {text!r} is no condition such as "A + 2 B <= 60".')
+        names, factors = _terms(match["column"], table)
+        sign = 1.0 if match["sign"] in (">=", "≥", ">") else -1.0
+        found.append((names, [sign * f for f in factors], sign * quantity(match["limit"])))
+    return found
+
+
+def _terms(text: str, table: Table) -> tuple[list[str], list[float]]:
+    """Columns and factors of a sum such as ``A + 2 B``; the longest name that fits is taken."""
+    names: list[str] = []
+    factors: list[float] = []
+    rest = text.strip()
+    while rest:
+        term = TERM.match(rest)
+        assert term is not None
+        rest = rest[term.end() :]
+        found = [name for name in sorted(table.names, key=len, reverse=True) if rest.startswith(name)]
+        if not found or (names and not term["sign"]):
+            word = re.split(r"[+*-]", rest)[0].strip()
+            table.find(word or text)
+            raise TableError(f"{text!r} is no sum of columns such as A + 2 B.")
+        factor = quantity(term["factor"]) if term["factor"] else 1.0
+        names, factors = [*names, found[0]], [*factors, -factor if term["sign"] == "-" else factor]
+        rest = rest[len(found[0]) :].strip()
+    return names, factors
+
+
+def _assignment(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.rpartition("=")
+    if not (equals and name.strip() and value.strip()):
+        form = "A,B,C" if option == "--sum" else "COLUMN"
+        raise TableError(f"{option} {text} has no =; write {option} {form}=VALUE.")
+    return name.strip(), value.strip()

@@ -1,0 +1,141 @@
+"""The picture of ``bo-robust suggest --plot``: every reading by its row in the file, and along each parameter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from botorch.cross_validation import efficient_loo_cv
+
+from bo_robust.proposals.conditions import encoded_space
+from bo_robust.proposals.methods import predict
+from bo_robust.tables.cells import TableError
+
+ACROSS = 5  # panels side by side, at most
+POINTS = 61  # of a curve
+
+if TYPE_CHECKING:
+    from bo_robust.proposals.suggest import Suggestion
+    from bo_robust.tables.campaign import Campaign
+
+
+def plot(found: Suggestion, campaign: Campaign, path: Path) -> None:
+    """Draw the readings of each objective against what the other readings predict, and along each parameter.
+
+    Flagged and held rows are red and have their number in the file. Raises ``TableError`` where nothing was read, and
+    ``ImportError`` without Matplotlib.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError('--plot draws with Matplotlib: pip install "bo-robust[experiments]".') from None
+    if found.model is None:
+        raise TableError("there is no reading yet, so --plot draws nothing.")
+    models: Any = getattr(found.model, "models", [found.model])
+    goals, panels = campaign.objectives, 1 + len(campaign.columns)
+    rows = -(-panels // ACROSS)
+    size = rows * len(goals), -(-panels // rows)
+    figure = Figure(figsize=(3.4 * size[1], 3.0 * size[0]), layout="constrained")
+    axes = figure.subplots(*size, squeeze=False).reshape(len(goals), -1)
+    for j, name in enumerate(goals):
+        y, inlier = campaign.Y[:, j], models[j].inlier_mask.cpu().numpy()
+        out = ~inlier | models[j].held_on_good_side(maximize=True).cpu().numpy()
+        # The readings that look right leave no room for what does not, which would squeeze them to a line.
+        limits = _limits(np.concatenate([y[~out], found.expected[:, j].numpy()]))
+        predicted, left_out = (found.expected[:, j].numpy().copy() for _ in range(2))
+        left_out[inlier] = _in_units(models[j], campaign, j, _left_out(models[j])).ravel()
+        predicted[~out] = left_out[~out]
+        _scatter(axes[j, 0], predicted, y, out, campaign, limits)
+        axes[j, 0].plot(limits, limits, "-", color="0.7", zorder=0)
+        axes[j, 0].set(xlabel="predicted from all other readings", ylabel=campaign.titles[name], xlim=limits)
+        for i, (axis, column) in enumerate(zip(axes[j, 1:], campaign.columns, strict=False)):
+            _response(axis, models[j], campaign, found, j, i)
+            _scatter(axis, np.array([campaign.X[row][i] for row in campaign.read]), y, out, campaign, limits)
+            axis.set(xlabel=column.title, ylabel=campaign.titles[name])
+            if column.categories:
+                axis.set_xlim(-0.5, len(column.categories) - 0.5)
+                axis.set_xticks(range(len(column.categories)), column.categories, rotation=30, ha="right")
+        for axis in axes[j, panels:]:
+            figure.delaxes(axis)
+    figure.savefig(path, dpi=120)
+
+
+def _left_out(model: Any) -> Any:
+    """Predictions of the inliers, each from all others."""
+    posterior: Any = efficient_loo_cv(model).posterior
+    return posterior.mean.detach()
+
+
+def _response(axis: Any, model: Any, campaign: Campaign, found: Suggestion, j: int, i: int) -> None:
+    """Draw mean and 95 % interval along column i, where the others are those of the design to use now."""
+    sense = campaign.maximize[j]
+    best = found.best
+    if best is None:
+        best = int((found.expected[:, j] if sense else -found.expected[:, j]).argmax())
+    at, column = campaign.read[best], campaign.columns[i]
+    x, seen = np.array(campaign.X[at]), [campaign.X[row][i] for row in campaign.read]
+    low, high = min(*column.span, *seen), max(*column.span, *seen)
+    values = np.arange(len(column.categories)) if column.categories else np.linspace(low, high, POINTS)
+    designs = np.array([moved for value in values if (moved := _moved(campaign, x, i, float(value))) is not None])
+    if len(designs) == 0:
+        return
+    space = encoded_space(campaign.space, [campaign.X[row] for row in campaign.read])
+    U = space.encode(torch.from_numpy(designs))
+    mean, lower, upper = (_in_units(model, campaign, j, part) for part in predict(model, U))
+    if column.categories:
+        errors = np.abs(np.sort([lower, upper], 0) - mean)
+        axis.errorbar(designs[:, i], mean, errors, fmt="_", color="tab:orange", markersize=14, zorder=1)
+    else:
+        axis.fill_between(designs[:, i], lower, upper, color="tab:orange", alpha=0.2, linewidth=0, zorder=0)
+        axis.plot(designs[:, i], mean, "-", color="tab:orange", zorder=1)
+    shared = any(i in columns for columns, *_ in campaign.space.equality_constraints)
+    others = "the rest in the ratios of" if shared else "all else as in"
+    axis.set_title(f"model, {others} row {campaign.results.lines[at]}", fontsize=8, color="tab:orange", pad=9)
+
+
+def _moved(campaign: Campaign, x: Any, i: int, value: float) -> Any:
+    """The design with another value in column i; parts of its mixture share the rest as before. None if they cannot."""
+    moved = x.copy()
+    moved[i] = value
+    for columns, factors, total in campaign.space.equality_constraints:
+        if i in columns:
+            others = [(k, c) for k, c in zip(columns, factors, strict=True) if k != i]
+            rest = total - factors[list(columns).index(i)] * value
+            share = sum(c * x[k] for k, c in others)
+            if share == 0.0 or rest / share < 0.0:
+                return None
+            for k, _ in others:
+                moved[k] = x[k] * rest / share
+    return moved
+
+
+def _in_units(model: Any, campaign: Campaign, j: int, values: Any) -> Any:
+    """What the model predicts, in units of the readings."""
+    # The model has readings of its own, in units that those of the table are a line of.
+    observed, read = model.train_Y_all.cpu().numpy().ravel(), campaign.Y[:, j]
+    slope, start = np.polyfit(observed, read, 1) if np.ptp(observed) > 0.0 else (1.0, 0.0)
+    return start + slope * values.cpu().numpy()
+
+
+def _limits(y: Any) -> tuple[float, float]:
+    low, high = float(np.min(y)), float(np.max(y))
+    room = 0.1 * (high - low) or 1.0
+    return low - room, high + room
+
+
+def _scatter(axis: Any, x: Any, y: Any, out: Any, campaign: Campaign, limits: tuple[float, float]) -> None:
+    """Readings, those beyond the limits as triangles at the edge."""
+    inside = np.clip(y, *limits)
+    axis.plot(x[~out], inside[~out], "o", markersize=4)
+    for far, mark in ((y > limits[1], "^"), (y < limits[0], "v"), ((y >= limits[0]) & (y <= limits[1]), "x")):
+        if (out & far).any():  # an empty line that is not clipped spoils the layout
+            axis.plot(x[out & far], inside[out & far], mark, color="tab:red", markersize=7, clip_on=False)
+    for place in np.flatnonzero(out):
+        text = f"row {campaign.results.lines[campaign.read[place]]}: {y[place]:g}"
+        side, shift = ("right", -6) if x[place] > 0.5 * (np.min(x) + np.max(x)) else ("left", 6)
+        at = (x[place], inside[place])
+        note = axis.annotate(text, at, (shift, -10), textcoords="offset points", fontsize=8, ha=side)
+        note.set_in_layout(False)
+    axis.set_ylim(limits)

@@ -1,0 +1,310 @@
+"""The table in a file: CSV as spreadsheets of several countries write it, or a sheet of Excel; its cells are text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bo_robust.tables.cells import SPACES, TableError, Written, decimal_marks, is_pending, other, word, written
+from bo_robust.utils.specs import nearest
+
+OTHER_FILES = (".json", ".jsonl", ".numbers", ".ods", ".parquet", ".pdf", ".xls")
+SHEET = re.compile(r"(.+\.xls[xm])(?::(.+))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a file, as text, by the names in its header.
+
+    Attributes:
+        path: The file.
+        names: Names of the columns.
+        rows: Their cells.
+        lines: Number of each row in the file, as Excel counts them.
+        units: Units that a row beside the names gives, by name.
+        separator: Of cells, in which the answer is written.
+        decimal: The decimal mark; "" where no number of the file shows it.
+        decided: Whether an option gave the decimal mark.
+        notes: What a reader should know of how it was read.
+    """
+
+    path: Path
+    names: list[str]
+    rows: list[list[str]]
+    lines: list[int]
+    units: dict[str, str] = field(default_factory=dict)
+    separator: str = ","
+    decimal: str = ""
+    decided: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """The decimal mark in which the answer is written."""
+        return self.decimal or ("," if self.separator == ";" else ".")
+
+    def cells(self, name: str) -> list[str]:
+        position = self.names.index(name)
+        return [row[position] for row in self.rows]
+
+    def where(self, row: int, name: str) -> str:
+        return f"{self.path}, row {self.lines[row]}, column {name!r}"
+
+    def find(self, name: str) -> str:
+        """The column of this name, which may leave out the unit or differ in case; raises ``TableError``."""
+        if (found := named(name, self.names)) is None:
+            raise TableError(f"{self.path} has no column {name!r}; {nearest(name, self.names)}.")
+        return found
+
+    def numbers(self, name: str) -> list[Written | None]:
+        return [written(cell) for cell in self.cells(name)]
+
+    def values(self, name: str) -> list[float | None]:
+        """The numbers of a column, None where there is none; ``TableError`` where units or marks disagree."""
+        numbers = self.numbers(name)
+        units = {number.unit: i for i, number in reversed(list(enumerate(numbers))) if number is not None}
+        if len(units) > 1:
+            i, k = sorted(units.values())[:2]
+            cells = f"{self.cells(name)[k]!r} has another unit than {self.cells(name)[i]!r} in row {self.lines[i]}"
+            hint = f"write one unit, or none; --categorical {word(name)} takes the cells of a parameter as they are"
+            raise TableError(f"{self.where(k, name)}: {cells}; {hint}.")
+        groups = {n.decimal for n in numbers if n is not None and n.has_groups}
+        return [None if n is None else n.value(self._decimal_of(n, i, name, groups)) for i, n in enumerate(numbers)]
+
+    def unit(self, name: str) -> str:
+        """The unit in the cells of a column of numbers, or in the row of units."""
+        return next((n.unit for n in self.numbers(name) if n is not None and n.unit), self.units.get(name, ""))
+
+    def _decimal_of(self, number: Written, row: int, name: str, groups: set[str]) -> str:
+        if number.decimal == "":
+            return "."
+        if number.decimal != "?":
+            if self.decided and number.decimal != self.decimal:
+                cell = self.cells(name)[row]
+                raise TableError(f"{self.where(row, name)}: {cell!r} has another decimal mark than --decimal says.")
+            return number.decimal
+        mark = "." if "." in number.digits else ","
+        if self.decided:
+            return self.decimal
+        if len(groups) == 1:
+            return next(iter(groups))
+        if self.decimal == mark or (not self.decimal and (mark, self.separator) == (".", ",")):
+            return mark
+        cell, either = self.cells(name)[row], f"{number.value(mark):.10g} or {number.value(other(mark)):.10g}"
+        hint = f"with --decimal {mark} or --decimal {other(mark)} say which it is"
+        raise TableError(f"{self.where(row, name)}: {cell!r} may be {either}; {hint}.")
+
+
+def named(name: str, names: Sequence[str]) -> str | None:
+    """The name that is meant, which may leave out a unit in brackets and differ in case; None unless it is unique."""
+    if name in names:
+        return name
+    alike = [known for known in names if _plain(known) in (_plain(name), name.strip().casefold())]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\s*[\[(][^\[(]*[\])]$", "", name.translate(SPACES)).strip().casefold() or name
+
+
+def read_table(path: Path | str, wanted: Iterable[str] = (), decimal: str | None = None) -> Table:
+    """Read a CSV file, or ``file.xlsx:sheet``; raises ``TableError`` where it is no table with names.
+
+    The names are in the first row that has all those ``wanted``, else in the fullest of the first rows. A row beside
+    it of texts alone, above or below which all columns hold numbers, has units.
+    """
+    match = SHEET.fullmatch(str(path))
+    if Path(path).suffix.lower() in OTHER_FILES:
+        raise TableError(f"{path} is of a kind that is not read; save it as CSV (UTF-8) or as .xlsx.")
+    notes: list[str] = []
+    if match is not None:
+        grid, separator = _excel(Path(match[1]), match[2]), ","
+    else:
+        grid, separator = _csv(Path(path), notes)
+    kept = [(i + 1, row) for i, row in enumerate(grid) if any(row)]
+    if not kept:
+        raise TableError(f"{path} is empty; its first row must name the columns.")
+    names, above, below = _columns(path, kept, _header([row for _, row in kept], wanted), notes)
+    units = {}
+    if below and _is_units(below[0][1], [row for _, row in below[1:]]):
+        (line, row), *below = below
+        units = _units(names, row)
+        notes.append(f"Row {line} holds units.")
+    elif above and sum(map(bool, above[-1][1])) > len(names) / 2 and _is_units(above[-1][1], [r for _, r in below]):
+        *above, (line, row) = above
+        units = _units(names, row)
+        notes.append(f"Row {line} holds units.")
+    notes += [f"Row {line} is above the names, and is not read." for line, _ in above]
+    lines, rows = [line for line, _ in below], [row for _, row in below]
+    mark = decimal or _decimal_mark(path, rows)
+    return Table(Path(path), names, rows, lines, units, separator, mark, decimal is not None, tuple(notes))
+
+
+Lines = list[tuple[int, list[str]]]  # rows with their number in the file
+
+
+def _columns(path: Path | str, kept: Lines, header: int, notes: list[str]) -> tuple[list[str], Lines, Lines]:
+    """The names, and the rows above and below them, of columns that hold something."""
+    width = max(i + 1 for i, name in enumerate(kept[header][1]) if name)
+    for line, row in kept[header + 1 :]:
+        if extra := [cell for cell in row[width:] if cell]:
+            raise TableError(f"{path}, row {line} has the cell {extra[0]!r} beyond the last name; name its column.")
+    while width > 2 and len(kept) > header + 1 and _is_note(kept[-1][1]):
+        notes.append(f"Row {kept[-1][0]} is a note below the table, and is not read.")
+        kept = kept[:-1]
+    while len(kept) > header + 2 and _is_summary(kept[-1][1], [row for _, row in kept[header + 1 : -1]]):
+        notes.append(f"Row {kept[-1][0]} sums up what is above, and is not read.")
+        kept = kept[:-1]
+    rows = [(row + [""] * width)[:width] for _, row in kept]
+    used = [i for i, name in enumerate(rows[header]) if name or any(row[i] for row in rows[header + 1 :])]
+    named_rows = [(line, [row[i] for i in used]) for (line, _), row in zip(kept, rows, strict=True)]
+    line, names = named_rows[header]
+    if len(used) > 1 and used[0] == 0 and not names[0]:  # as pandas writes an index
+        notes.append("Column 1 has no name, and is not read.")
+        named_rows, used, names = [(line, row[1:]) for line, row in named_rows], used[1:], names[1:]
+    if unnamed := [i for i, name in zip(used, names, strict=True) if not name]:
+        raise TableError(f"{path}: column {unnamed[0] + 1} has no name in row {line}.")
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise TableError(f"{path} has two columns {twice[0]!r}; rename one.")
+    return names, named_rows[:header], named_rows[header + 1 :]
+
+
+def _decimal_mark(path: Path | str, rows: list[list[str]]) -> str:
+    """The decimal mark that numbers show, or ""."""
+    shown: dict[str, str] = {}
+    for column in zip(*rows, strict=True):
+        shown |= decimal_marks(column)
+    if len(shown) > 1:
+        point, comma = shown["."], shown[","]
+        raise TableError(
+            f"{path} has {point!r} and {comma!r}: write one decimal mark, or say with --decimal which it is."
+        )
+    return next(iter(shown), "")
+
+
+def _header(rows: list[list[str]], wanted: Iterable[str]) -> int:
+    """The place of the row that has the names."""
+    wanted = list(wanted)
+    for i, row in enumerate(rows):
+        if wanted and all(named(name, row) is not None for name in wanted):
+            return i
+    # The first rows end where the first number comes; titles have one cell.
+    first = next((i for i, row in enumerate(rows) if any(written(cell) for cell in row)), len(rows))
+    counts = [len([cell for cell in row if cell]) for row in rows[: max(first, 1)]]
+    return counts.index(max(counts))
+
+
+def _is_note(row: Sequence[str]) -> bool:
+    """Whether a row has one cell, a text."""
+    filled = [cell for cell in row if cell]
+    return len(filled) == 1 and written(filled[0]) is None
+
+
+def _is_summary(row: Sequence[str], above: Sequence[Sequence[str]]) -> bool:
+    """Whether a row has two cells, fewer than those above, one a text where these have numbers, as "mean" and 51.2."""
+    filled = [(i, cell) for i, cell in enumerate(row) if cell]
+    short = [other for other in above if sum(map(bool, other)) <= 2]
+    if len(filled) != 2 or 2 * len(short) > len(above):
+        return False
+    columns = {i: [other[i] for other in above if i < len(other) and other[i]] for i, _ in filled}
+    return any(
+        written(cell) is None and not is_pending(cell) and columns[i] and all(written(one) for one in columns[i])
+        for i, cell in filled
+    )
+
+
+def _is_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether a row has texts where the rows below have numbers, and a text of its own in all other columns."""
+    numeric = 0
+    for i, cell in enumerate(row):
+        cells = [other_row[i] for other_row in below if not is_pending(other_row[i])]
+        if written(cell) is not None or (cell and cell in cells) or cell.lower() == "failed":
+            return False
+        numeric += bool(cell) and bool(cells) and all(written(one) for one in cells)
+    return numeric > 0
+
+
+def _units(names: Sequence[str], row: Sequence[str]) -> dict[str, str]:
+    return {name: cell.strip("[]() ") for name, cell in zip(names, row, strict=True) if cell.strip("[]() -")}
+
+
+def _csv(path: Path, notes: list[str]) -> tuple[list[list[str]], str]:
+    """The cells of a file of text, and their separator."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise TableError(f"{path}: {error.strerror or error}.") from None
+    text = _text(path, raw, notes)
+    separators = ",;\t"
+    if match := re.match(r"sep=(.)\r?\n", text):  # Excel shows the rest
+        separators, text = match[1], text[match.end() :]
+    best: tuple[float, int, str, list[list[str]]] | None = None
+    for separator in separators:
+        try:
+            parsed = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+        except csv.Error as error:
+            raise TableError(f"{path} is no CSV file: {error}.") from None
+        grid = [[cell.translate(SPACES).strip() for cell in row] for row in parsed]
+        widths = Counter(len(row) for row in grid if any(row))
+        width, count = max(widths.items(), key=lambda item: (item[1], item[0]), default=(0, 0))
+        # The comma comes last: between semicolons it is a decimal mark in as many cells of each row.
+        share = count / sum(widths.values()) if width > 1 else 0.0
+        rated = (share, ",;\t".find(separator), separator, grid)
+        best = rated if best is None or rated[:2] > best[:2] else best
+    assert best is not None
+    return best[3], best[2] if best[0] else ","
+
+
+def _text(path: Path, raw: bytes, notes: list[str]) -> str:
+    try:
+        if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            return raw.decode("utf-16")
+        for code, zeros in (("utf-16-le", raw[1::2]), ("utf-16-be", raw[::2])):
+            if len(zeros) and zeros.count(0) > len(zeros) / 2:
+                return raw.decode(code)
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        if any(0x80 <= byte < 0xA0 for byte in raw):  # letters in the code pages of DOS and of Macs
+            raise TableError(f"{path} is not UTF-8 text; save it as CSV (UTF-8).") from None
+    notes.append(f"{path} is not UTF-8 text, and was read as Latin-1.")
+    return raw.decode("latin-1")
+
+
+def _excel(path: Path, sheet: str | None) -> list[list[str]]:
+    """The cells of a sheet, as Excel shows them."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise TableError(f'{path} needs openpyxl: pip install "bo-robust[excel]", or save it as CSV (UTF-8).') from None
+    try:
+        books = [openpyxl.load_workbook(path, data_only=values) for values in (True, False)]
+    except OSError as error:
+        raise TableError(f"{path}: {error.strerror or error}.") from None
+    except Exception as error:  # of zip files and XML
+        raise TableError(f"{path} is no file that Excel wrote: {error}.") from None
+    sheets = [one.title for one in books[0].worksheets if any(any(row) for row in one.values)]
+    if sheet is None and len(sheets) > 1:
+        raise TableError(f"{path} has the sheets {', '.join(sheets)}; say which, such as {path}:{sheets[0]}.")
+    if (chosen := sheet or next(iter(sheets), books[0].sheetnames[0])) not in books[0].sheetnames:
+        raise TableError(f"{path} has no sheet {chosen!r}; {nearest(chosen, books[0].sheetnames)}.")
+    rows = []
+    for values, formulas in zip(books[0][chosen].rows, books[1][chosen].rows, strict=True):
+        rows.append([_shown(path, value, formula) for value, formula in zip(values, formulas, strict=True)])
+    return rows
+
+
+def _shown(path: Path, cell: Any, formula: Any) -> str:
+    value = cell.value
+    if value is None:
+        if formula.value is not None:
+            raise TableError(f"{path}, cell {cell.coordinate} has a formula without a value; save the file in Excel.")
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value).translate(SPACES).strip()
+    return f"{100.0 * value:.15g} %" if "%" in cell.number_format else f"{value:.15g}"

@@ -1,0 +1,511 @@
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+
+from bo_robust.models import RobustGP, suggest_replicates
+from bo_robust.proposals.analysis import _failure_model, _WhereTrialsSucceed
+from bo_robust.proposals.outcomes import _sentinel
+from bo_robust.proposals.space import OneHotAcquisition, SearchSpace, among
+from bo_robust.proposals.suggest import Data, Space, suggest
+
+SEARCH = {"restarts": 2, "raw_samples": 32}
+BOX = [[0.0, -1.0], [4.0, 1.0]]
+
+
+def designs(n=12, seed=0, bounds=BOX):
+    low, high = torch.tensor(bounds, dtype=torch.float64)
+    return low + (high - low) * torch.rand(n, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def f(X):
+    """At most 1, at (3, 0.5)."""
+    return 1.0 - (X[:, 0] - 3.0) ** 2 / 4.0 - (X[:, 1] - 0.5) ** 2
+
+
+def explore(X, rounds, outcome=f, **options):
+    """The designs after so many suggestions."""
+    for _ in range(rounds):
+        X = torch.cat([X, suggest(X, outcome(X), **options, **SEARCH).X])
+    return X
+
+
+def test_what_breaks_the_constraints_is_not_to_be_improved_on():
+    """The best readings lie beyond the constraint: were they to be improved on, no design would look better."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform([20, 1], [100, 10], (14, 2))
+
+    def f(x):
+        return 60.0 - 0.02 * (x[..., 0] - 70.0) ** 2 - 0.8 * (x[..., 1] - 6.0) ** 2
+
+    limit = {"bounds": [[20, 1], [100, 10]], "inequality_constraints": [([0, 1], [-1.0, -1.0], -60.0)]}
+    for seed in range(3):
+        found = suggest(X, f(X) + rng.normal(0.0, 0.5, 14), **limit, seed=seed)
+        assert f(found.X.numpy())[0] > 45.0
+        assert X[found.best].sum() <= 60.0
+
+
+def test_what_lies_outside_the_bounds_is_not_to_be_recommended():
+    """Temperatures of 40 to 120, the best of them typed ten times too large."""
+    rng = np.random.default_rng(0)
+    X = np.stack([rng.integers(40, 120, 14).astype(float), rng.random(14)], -1)
+    y = 60.0 - 0.01 * (X[:, 0] - 85.0) ** 2
+    best, next_best = np.argsort(-y)[:2]
+    X[best, 0] *= 10.0
+    assert suggest(X, y, bounds=[[40, 0], [120, 1]], q=0).best == next_best
+
+
+def pending_numbers(monkeypatch):
+    """The numbers of pending designs that noisy improvement gets, one for each acquisition."""
+    numbers, start = [], qLogNoisyExpectedImprovement._init_baseline
+
+    def watched(self, X_pending=None, **options):
+        numbers.append(0 if X_pending is None else len(X_pending))
+        return start(self, X_pending=X_pending, **options)
+
+    monkeypatch.setattr(qLogNoisyExpectedImprovement, "_init_baseline", watched)
+    return numbers
+
+
+def test_noisy_improvement_gets_all_of_few_pending_designs(monkeypatch):
+    numbers = pending_numbers(monkeypatch)
+    suggest(designs(), f(designs()), bounds=BOX, X_pending=designs(50, seed=1), q=2, **SEARCH)
+    assert numbers == [50, 51]
+
+
+def test_noisy_improvement_gets_the_foremost_of_many_pending(monkeypatch):
+    numbers, many = pending_numbers(monkeypatch), designs(300, seed=1)
+    suggest(designs(), f(designs()), bounds=BOX, X_pending=many, q=2, **SEARCH)
+    assert max(numbers) == 51
+    numbers.clear()
+    table = torch.cat([many, designs(5, seed=2)])
+    found = suggest(designs(), f(designs()), candidates=table, X_pending=many, q=3, **SEARCH)
+    assert max(numbers) <= 52
+    assert not among(found.X, many).any()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_none_of_many_pending_designs_on_a_grid_is_proposed(noise):
+    grid = torch.cartesian_prod(*[torch.arange(20.0, dtype=torch.float64)] * 3)  # more than are listed
+    grid = grid[torch.randperm(len(grid), generator=torch.Generator().manual_seed(1))]
+    Y = -((grid[:15] / 20.0 - 0.4) ** 2).sum(1)
+    Y += noise * torch.randn(15, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    rest = grid[15:]
+    near = rest[((rest - 8.0) ** 2).sum(1).argsort()[:1500]]
+    space = Space(bounds=[[0.0] * 3, [19.0] * 3], discrete={i: range(20) for i in range(3)})
+    assert not among(suggest(Data(grid[:15], Y, X_pending=near), space=space, q=3, **SEARCH).X, near).any()
+
+
+def test_many_pending_designs_beside_conditions():
+    X = designs(15, bounds=[[0.0, 0.0], [1.0, 1.0]])
+    many = designs(210, seed=1, bounds=[[0.0, 0.0], [1.0, 1.0]])
+    Y = -((X - 0.4) ** 2).sum(1)
+    few, all_but_few = (
+        suggest(X, Y, bounds=[[0.0, 0.0], [1.0, 1.0]], conditions=[1], X_pending=some, **SEARCH).X
+        for some in (many[:200], many)
+    )
+    assert few[0, 0] == pytest.approx(float(all_but_few[0, 0]), abs=0.1)
+
+
+def test_a_mixed_search_starts_around_the_best_designs_in_its_own_columns():
+    space = SearchSpace.from_space(
+        Space(bounds=[[0.0] * 3, [3.0, 1.0, 2.0]], categorical={0: range(4), 2: range(3)}), []
+    )
+    g = torch.Generator().manual_seed(0)
+    X = torch.stack([torch.randint(0, 4, (30,), generator=g), torch.rand(30, generator=g), torch.arange(30) % 3], -1)
+    coordinates = space.encode(X.double())
+
+    class Sum(AcquisitionFunction):
+        X_baseline = coordinates
+
+        def forward(self, U):
+            return U[..., 0, 4]
+
+    acqf = OneHotAcquisition(Sum(model=None), {0: 4, 2: 3})
+    assert torch.equal(acqf.encode(acqf.decode(coordinates)), coordinates)
+    assert torch.equal(acqf.X_baseline, X.double()[X[:, 1].argsort(descending=True)[:20]])
+
+
+MIXED = """
+import resource, time, torch
+from bo_robust import suggest
+g = torch.Generator().manual_seed(0)
+codes = [torch.randint(0, k, (400,), generator=g).double() for k in (4, 3)]
+X = torch.stack([*codes, *torch.rand(2, 400, generator=g, dtype=torch.float64)], -1)
+z = torch.tensor([0.0, 1.0, 0.3, -0.7])[X[:, 0].long()] + torch.tensor([0.0, 0.5, -0.5])[X[:, 1].long()]
+z = 0.3 * (z - 4.0 * (X[:, 2] - 0.4) ** 2 + torch.sin(4.0 * X[:, 3]))
+Y = (z + 0.8 * torch.randn(400, generator=g, dtype=torch.float64)).exp()
+space = {"bounds": [[0.0] * 4, [3.0, 2.0, 1.0, 1.0]], "categorical": {0: range(4), 1: range(3)}}
+start = time.process_time()
+found = suggest(X, Y, **space)
+seconds = time.process_time() - start
+print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, int(found.model.outcome_scale.is_identity))
+"""
+
+
+@pytest.mark.slow
+def test_a_learnt_scale_in_a_mixed_space_takes_seconds_and_little_memory():
+    done = subprocess.run([sys.executable, "-c", MIXED], capture_output=True, text=True, check=True)
+    seconds, gigabytes, identity = map(float, done.stdout.split())
+    assert not identity
+    assert seconds < 8.0
+    assert gigabytes < 1.2
+
+
+MANY = """
+import resource, time, torch
+from bo_robust import suggest
+g = torch.Generator().manual_seed(0)
+X, P = (torch.rand(n, 3, generator=g, dtype=torch.float64) for n in (15, 1713))
+start = time.process_time()
+suggest(X, -((X - 0.4) ** 2).sum(1), bounds=[[0.0] * 3, [1.0] * 3], X_pending=P)
+print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+@pytest.mark.slow
+def test_many_pending_designs_take_seconds_and_little_memory():
+    done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, check=True)
+    seconds, gigabytes = map(float, done.stdout.split())
+    assert seconds < 10.0
+    assert gigabytes < 1.0
+
+
+def test_the_optimum_is_found_beside_an_outlier():
+    def outcome(X):
+        return f(X) + 50.0 * (torch.arange(len(X)) == 2)
+
+    X = explore(designs(6), 10, outcome, bounds=BOX, num_initial=6)
+    now = suggest(X, outcome(X), bounds=BOX, q=0)
+    assert now.X.shape == (0, 2)
+    assert now.outliers.nonzero().tolist() == [[2]]
+    assert f(X)[now.best] > 0.95
+    assert now.mean == pytest.approx(float(f(X)[now.best]), abs=0.05)
+    assert now.mean - 0.2 < now.interval[0] < now.mean < now.interval[1] < now.mean + 0.2
+    assert isinstance(now.model, RobustGP)
+
+
+@pytest.mark.parametrize("method", ["robust", "gp-ucb", "tgp-ucb", "ata-gp-ucb", "he-gp-ucb", "bkb"])
+def test_units_and_sense_of_the_readings_do_not_matter(method):
+    X = designs(10)
+    one = suggest(X, f(X), bounds=BOX, method=method, **SEARCH)
+    for scale, shift in ((-1.0, 0.0), (2.0**40, 0.0), (-(2.0**-40), 0.0)):
+        other = suggest(X, scale * f(X) + shift, bounds=BOX, maximize=scale > 0.0, method=method, **SEARCH)
+        torch.testing.assert_close(other.X, one.X, rtol=0.0, atol=1e-9)
+        assert other.mean == pytest.approx(scale * one.mean, rel=1e-9)
+        ends = sorted(scale * x for x in one.interval)
+        assert other.interval == pytest.approx(ends, rel=1e-9)
+
+
+def test_suggestions_depend_on_seed_trial_and_data_alone():
+    X = designs(10)
+    state = torch.random.get_rng_state()
+    one, two = (suggest(X, f(X), bounds=BOX, seed=3, **SEARCH).X for _ in range(2))
+    assert torch.equal(one, two)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    start = [suggest(X[:0], [], bounds=BOX, seed=seed, trial=t).X for seed, t in ((0, 0), (1, 0), (0, 1), (0, 0))]
+    assert torch.equal(start[0], start[3])
+    assert not torch.equal(start[0], start[1])
+    assert not torch.equal(start[0], start[2])
+
+
+def test_a_batch_is_chosen_one_after_the_other_and_keeps_away_from_designs_under_way():
+    X = designs(10)
+    batch = suggest(X, f(X), bounds=BOX, q=3, **SEARCH).X
+    assert batch.shape == (3, 2)
+    assert torch.cdist(batch, batch).fill_diagonal_(9.0).min() > 1e-3
+    after = suggest(X, f(X), bounds=BOX, X_pending=batch[:1], trial=10, **SEARCH).X
+    assert torch.cdist(after, batch[:1]).min() > 1e-3
+
+
+def test_categories_and_steps_take_their_own_values():
+    space = {
+        "bounds": [[0.0, 0.0, 1.0], [1.0, 2.0, 9.0]],
+        "categorical": {1: [0.0, 1.0, 2.0]},
+        "discrete": {2: [1, 5, 9]},
+    }
+    worth = torch.tensor([0.0, 1.0, 0.3], dtype=torch.float64)
+
+    def g(X):
+        return worth[X[:, 1].long()] - (X[:, 0] - 0.4) ** 2 - (X[:, 2] - 5.0).abs() / 8.0
+
+    X = explore(torch.empty(0, 3, dtype=torch.float64), 16, g, **space)
+    assert set(X[:, 1].tolist()) <= {0.0, 1.0, 2.0}
+    assert set(X[:, 2].tolist()) <= {1.0, 5.0, 9.0}
+    assert X[g(X).argmax(), 1:].tolist() == [1.0, 5.0]
+    assert g(X).max() > 0.98
+
+
+def test_a_list_of_designs_is_evaluated_as_a_whole():
+    table = designs(60, seed=1)
+    X = explore(table[:0], 16, candidates=table)
+    assert bool((table == X.unsqueeze(1)).all(-1).any(1).all())
+    assert len(X[:7].unique(dim=0)) == 7  # the initial design: an eighth of the list
+    assert float(f(X).max()) == float(f(table).max())
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_an_outlier_that_is_too_good_is_measured_again(listed):
+    table = designs(60, seed=1)
+    space = {"candidates": table} if listed else {"bounds": BOX}
+    X = table[:14]
+    Y = f(X)
+    Y[5] += 40.0
+    now = suggest(X, Y, **space, **SEARCH)
+    assert now.replicate.tolist() == [True]
+    assert torch.equal(now.X, X[5:6])
+    assert suggest_replicates(now.model) is not None
+    now = suggest(X, Y, X_pending=X[5:6], **space, **SEARCH)  # it is under way
+    assert now.replicate.tolist() == [False]
+    again = suggest(torch.cat([X, X[5:6]]), torch.cat([Y, f(X[5:6])]), **space, **SEARCH)
+    assert again.outliers.nonzero().flatten().tolist() == [5]
+    assert again.replicate.tolist() == [False]
+
+
+def test_a_batch_begins_with_what_is_measured_again():
+    X = designs(14, seed=1)
+    Y = f(X)
+    Y[5] += 40.0
+    Y[8] += 50.0
+    now = suggest(X, Y, q=3, bounds=BOX, **SEARCH)
+    assert now.replicate.tolist() == [True, True, False]
+    assert torch.equal(now.X[:2], X[[8, 5]])
+    assert not (now.X[2] == X).all(-1).any()
+
+
+def test_a_setting_achieved_within_a_tolerance_is_a_second_reading():
+    X = designs(14, seed=1)
+    Y = f(X)
+    Y[5] += 40.0
+    near = X[5:6] + 1e-5
+    now = suggest(torch.cat([X, near]), torch.cat([Y, f(near)]), bounds=BOX, **SEARCH)
+    assert now.outliers.nonzero().flatten().tolist() == [5]
+    assert now.replicate.tolist() == [False]
+
+
+def test_on_a_list_no_design_is_measured_twice_where_noise_is_small():
+    table = designs(40, seed=2)
+    assert len(explore(table[:0], 20, candidates=table).unique(dim=0)) == 20
+    X = explore(table[:0], 13, bounds=[[0.0, 0.0], [3.0, 2.0]], discrete={0: range(4), 1: range(3)})
+    assert len(X[:12].unique(dim=0)) == 12  # all there are, before one comes again
+
+
+def test_designs_under_way_and_failed_ones_are_not_asked_again_on_a_list():
+    table = designs(24, seed=2)
+    best = f(table).argsort(descending=True)
+    X = table[best[8:]]
+    now = suggest(X, f(X), candidates=table, q=4, X_pending=table[best[:2]], X_failed=table[best[2:4]], **SEARCH)
+    assert not (torch.cdist(now.X, table[best[:4]]) == 0.0).any()
+    assert len(now.X.unique(dim=0)) == 4
+
+
+def test_the_initial_design_counts_parameters_and_is_capped_by_a_list():
+    def initial(**space):
+        return SearchSpace.from_space(Space(**space), []).num_initial
+
+    assert initial(bounds=[[0.0] * 3, [1.0] * 3]) == 8
+    assert initial(bounds=[[0.0], [14.0]], categorical={0: range(15)}) == 4
+    assert initial(candidates=torch.rand(120, 64)) == 15
+    assert initial(candidates=torch.rand(10, 2)) == 4
+
+
+def test_where_trials_fail_is_avoided():
+    """Trials fail where the first column is beyond 2, towards which the objective rises."""
+    X = designs(16)
+    failed, X = X[X[:, 0] > 2.0], X[X[:, 0] <= 2.0]
+    start = len(failed)
+    assert start >= 4
+    for _ in range(4):
+        x = suggest(X, X[:, 0], bounds=BOX, X_failed=failed, **SEARCH).X
+        failed, X = (torch.cat([failed, x]), X) if x[0, 0] > 2.0 else (failed, torch.cat([X, x]))
+    assert (X[-3:, 0] > 1.5).any()
+    assert (failed[start:, 0] < 2.6).all()
+
+
+def test_a_model_of_failures_separates_them_and_lowers_the_acquisition():
+    U = torch.linspace(0.0, 1.0, 11, dtype=torch.float64).unsqueeze(-1)
+    model = _failure_model(U[:6], U[6:])
+    label = model.posterior(U).mean.squeeze(-1)
+    assert bool(((label > 0.5) == (U[:, 0] > 0.55)).all())
+
+    class Flat(AcquisitionFunction):
+        def forward(self, X):
+            return X.new_zeros(len(X))
+
+    value = _WhereTrialsSucceed(Flat(model), model)(U.unsqueeze(1))
+    expected = -1e4 * (label - 0.5).clamp_min(0.0).square()
+    torch.testing.assert_close(value, expected)
+
+
+@pytest.mark.slow
+def test_constraints_are_kept_and_may_be_missing():
+    """The best of x + 2 z on x <= 2 is (2, 1)."""
+    X = designs(8)
+    for _ in range(8):
+        C = (X[:, :1] - 2.0).clone()
+        C[3] = math.nan
+        X = torch.cat([X, suggest(X, X[:, 0] + 2.0 * X[:, 1], bounds=BOX, constraints=C, **SEARCH).X])
+    now = suggest(X, X[:, 0] + 2.0 * X[:, 1], bounds=BOX, constraints=X[:, :1] - 2.0, q=0)
+    assert X[now.best, 0] <= 2.01
+    assert now.mean > 3.8
+    nothing = suggest(X, X[:, 0], bounds=BOX, constraints=X[:, :1] + 100.0, q=0)
+    assert nothing.best is None
+    assert math.isnan(nothing.mean)
+
+
+def test_an_outlier_in_a_constraint_or_in_one_of_two_objectives_is_flagged():
+    X = designs(14)
+    Y = torch.stack([f(X), -f(X) + X[:, 0]], -1)
+    C = X[:, :1] - 2.0
+    Y[2, 1] -= 40.0
+    C[6] -= 40.0
+    now = suggest(X, Y, bounds=BOX, constraints=C, maximize=[True, False], **SEARCH)
+    assert now.outliers.nonzero().flatten().tolist() == [2, 6]
+    assert now.best is None
+    assert now.X.shape == (1, 2)
+
+
+def test_two_objectives_fill_their_front():
+    """Of x^2 and (x - 1)^2, both minimized, the front is 0 <= x <= 1."""
+    X, options = torch.tensor([[-2.0], [-1.0], [1.5], [3.0]]).double(), {"maximize": False, "num_initial": 4}
+    found = explore(X, 8, lambda X: torch.cat([X**2, (X - 1.0) ** 2], -1), bounds=[[-2.0], [3.0]], **options)[4:, 0]
+    assert ((found > -0.1) & (found < 1.1)).sum() >= 6
+    assert found.clamp(0.0, 1.0).sort().values.diff().max() < 0.5
+
+
+def test_values_that_stand_for_failures_are_named():
+    X = designs(10)
+    Y = f(X)
+    Y[[1, 4]] = -999.0
+    with pytest.warns(UserWarning, match="-999 was read at several designs"):
+        suggest(X, Y, bounds=BOX, q=0)
+    good = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    assert _sentinel(good) is None
+    assert _sentinel(torch.cat([good, good.new_tensor([900.0, 900.0])])) == 900.0
+    assert _sentinel(torch.cat([good, good.new_tensor([900.0])])) is None
+    assert _sentinel(torch.cat([good, good.new_tensor([50.0, 50.0])])) is None
+
+
+X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"bounds": None}, "either bounds .* or candidates"),
+        ({"candidates": X3}, "either bounds .* or candidates"),
+        ({"bounds": [[0.0, 1.0], [1.0, 1.0]]}, "lower below the upper"),
+        ({"bounds": None, "candidates": [[1.0, 2.0]]}, "candidates must be"),
+        ({"X": [[0.0], [1.0], [2.0]]}, "X must be k x 2"),
+        ({"X": [[0.0, math.nan], *X3[1:]]}, "X must be finite, but row 0 is not"),
+        ({"bounds": {"a": (0.0, 1.0)}}, "bounds must be numbers in rows of one length, got {'a'"),
+        ({"Y": [1.0, 2.0]}, "Y needs one row for each of the 3"),
+        ({"Y": [1.0, math.nan, 2.0]}, "Y has no finite value in row 1"),
+        ({"Y": [1.7e308, -1.7e308, 0.0]}, "differ by more than floating point holds"),
+        ({"constraints": [[1.0]]}, "constraints need one row"),
+        ({"maximize": [True, False]}, "maximize needs"),
+        ({"categorical": {0: [0.0, 1.0]}}, r"column 0 .* categorical\[0\]"),
+        ({"X_pending": [[1.0]]}, "X_pending must be"),
+        ({"q": -1}, "q must"),
+        ({"repeats": "always"}, "repeats must be"),
+        ({"X": [["a", "b"]] * 3}, "X must be numbers"),
+        ({"seed": 0.5}, "seed must"),
+        ({"raw_samples": 7}, "raw_samples must be .*8"),
+        ({"num_initial": -1}, "num_initial must"),
+        ({"method": "v-ucb", "settings": {"environment": {"points": [{"z": 0.0}]}}}, "v-ucb needs conditions"),
+        ({"method": "gp-ucb", "constraints": [[0.0]] * 3}, "gp-ucb takes one objective and no constraints"),
+        ({"conditions": [0, 1]}, "conditions must be some, not all"),
+        ({"conditions": [1], "worst": 1.0}, "a worst share in"),
+        ({"conditions": [1], "constraints": [[0.0]] * 3}, "conditions leave room for one objective"),
+        ({"equality_constraints": [([0, 2], [1.0, 1.0], 3.0)]}, "equality_constraints must be a list of"),
+        ({"inequality_constraints": [([0], [1.0])]}, "inequality_constraints must be a list of"),
+        ({"bounds": None, "candidates": X3, "equality_constraints": [([0], [1.0], 1.0)]}, "leave out those"),
+        ({"discrete": {0: [0, 1], 1: [0, 1]}, "equality_constraints": [([0], [1.0], 3.0)]}, "no design fulfils"),
+        ({"settings": {"outlier_shar": 0.1}}, "did you mean 'outlier_share'"),
+    ],
+)
+def test_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        suggest(**{"X": X3, "Y": [1.0, 2.0, 0.0], "bounds": BOX} | arguments)
+
+
+def test_data_and_a_space_are_what_their_fields_are():
+    X = designs()
+    made = suggest(Data(X, f(X), X_pending=X[:1]), space=Space(bounds=BOX), **SEARCH).X
+    assert torch.equal(made, suggest(X, f(X), bounds=BOX, X_pending=X[:1], **SEARCH).X)
+    with pytest.raises(TypeError, match="no argument 'bound'; did you mean 'bounds'"):
+        suggest(X, f(X), bound=BOX)
+    with pytest.raises(TypeError, match="not both"):
+        suggest(X, f(X), space=Space(bounds=BOX), bounds=BOX)
+    with pytest.raises(TypeError, match="not both"):
+        suggest(Data(X, f(X)), maximize=False, bounds=BOX)
+
+
+def test_sums_and_inequalities_are_kept_on_a_box_steps_and_a_finite_space():
+    X = torch.tensor([[46, 16, 38], [26, 48, 26], [28, 59, 13], [54, 42, 4], [40, 0, 60], [31, 48, 21.0]])
+    Y = -((X - torch.tensor([40.0, 35.0, 25.0])) ** 2).sum(-1)
+    space = {"bounds": [[0.0] * 3, [100.0] * 3], "equality_constraints": [([0, 1, 2], [1.0] * 3, 100.0)]}
+    space["inequality_constraints"] = [([0, 1], [-1.0, -2.0], -120.0)]
+    steps = {"discrete": {i: range(101) for i in range(3)}}
+    finite = {"discrete": {i: range(0, 101, 10) for i in range(3)}}
+    for kind in ({}, steps, finite, {"discrete": {0: range(0, 101, 5)}}):
+        for data in ((X, Y), (X[:0], [])):
+            found = suggest(*data, q=2, num_initial=4, **space, **kind, **SEARCH).X
+            torch.testing.assert_close(found.sum(-1), torch.full((2,), 100.0, dtype=torch.float64))
+            assert bool((found[:, 0] + 2.0 * found[:, 1] <= 120.0 + 1e-3).all())
+            for i, values in kind.get("discrete", {}).items():
+                assert set(found[:, i].tolist()) <= set(values)
+    mixed = {**space, "bounds": [[0.0] * 4, [100.0] * 3 + [1.0]], "categorical": {3: range(2)}}
+    XC = torch.cat([X, torch.arange(6.0).unsqueeze(-1) % 2], -1)
+    found = suggest(XC, Y, num_initial=4, **mixed, **steps, **SEARCH).X
+    assert float(found[0, :3].sum()) == 100.0
+
+
+def test_the_design_to_use_is_good_under_bad_conditions():
+    """On average 3 is best, but in humid air, which is one day in three, only designs below 1 are any good."""
+    X = torch.tensor([[x, z] for x in (0.0, 0.5, 1.0, 2.0, 3.0, 4.0) for z in (0.0, 0.5, 1.0)]).double()
+
+    def outcome(X):
+        return 5.0 - (X[:, 0] - 3.0).abs() - 8.0 * X[:, 1] * (X[:, 0] > 0.75)
+
+    box = {"bounds": [[0.0, 0.0], [4.0, 1.0]], "conditions": [1], **SEARCH}
+    now = suggest(X, outcome(X), q=2, X_failed=[[4.0, 1.0]], **box)
+    assert X[now.best, 0] <= 0.5
+    assert outcome(X[now.best : now.best + 1])[0] == pytest.approx(now.mean, abs=0.5)
+    assert set(now.X[:, 1].tolist()) <= {0.0, 0.5, 1.0}
+    assert X[suggest(X, outcome(X), bounds=box["bounds"], q=0).best, 0] == 3.0
+    alone = suggest(X, outcome(X), q=2, set_conditions=False, X_pending=[[2.5, math.nan]], **box)
+    assert bool(alone.X[:, 0].isfinite().all() & alone.X[:, 1].isnan().all())
+    listed = suggest(X.flip(-1), outcome(X), candidates=[[0.2], [0.4], [3.5]], conditions=[0], **SEARCH)
+    assert float(listed.X[0, 1]) in (0.2, 0.4, 3.5)
+    assert suggest([], [], **box).X.isnan().tolist() == [[False, True]]
+    categories = {"bounds": [[0.0, 0.0], [4.0, 2.0]], "categorical": {1: range(3)}}
+    codes = torch.stack([X[:, 0], 2.0 * X[:, 1]], -1)
+    assert suggest(codes, outcome(X), conditions=[1], **categories, **SEARCH).X[0, 1] in (0.0, 1.0, 2.0)
+
+
+@pytest.mark.parametrize("kind", ["Int64", "Float64", "bool", "mixed"])
+def test_tables_of_pandas_with_columns_of_several_dtypes(kind):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1, 2, 3, 4, 5, 6], "b": [0.1, 0.4, 0.2, 0.9, 0.5, 0.6]})
+    y = pd.Series([1.0, 2.0, 3.0, 2.5, 2.0, 1.0])
+    plain = suggest(frame, y, bounds=[[0, 0], [6, 1]], **SEARCH).X
+    if kind == "bool":
+        frame = frame.assign(a=frame.a > 3)
+        plain = suggest(frame.astype(float), y, bounds=[[0, 0], [6, 1]], **SEARCH).X
+    else:
+        frame = frame.assign(a=frame.a.astype("Int64")).astype({"b": "float64" if kind == "Int64" else "Float64"})
+        frame = frame.astype("Float64") if kind == "Float64" else frame
+    assert torch.equal(suggest(frame, y, bounds=[[0, 0], [6, 1]], **SEARCH).X, plain)
+    with pytest.raises(ValueError, match="give texts as numbers"):
+        suggest(frame.astype(str), y, bounds=[[0, 0], [6, 1]])
+
+
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match=r"device cuda:99 was asked for, but torch .* finds"):
+        suggest([[0.1]], [1.0], bounds=[[0.0], [1.0]], device="cuda:99")

@@ -1,0 +1,331 @@
+"""What the reader of laboratories' tables takes each column for, without a model."""
+
+import csv
+import io
+
+import pytest
+
+from bo_robust.tables.campaign import Campaign
+from bo_robust.tables.cells import TableError
+from bo_robust.tables.command import _parser, main
+
+ROWS = [
+    (60, 6, 0.5, 16.4),
+    (85, 4, 2, 61.1),
+    (110, 2, 0.5, 2.5),
+    (80, 4, 2.5, 33.7),
+    (110, 1, 2, 3.4),
+    (95, 1, 1.5, 17.9),
+    (50, 1, 0.5, 15.0),
+    (80, 8, 1, 36.1),
+]
+NAMES = ["temperature", "time", "catalyst", "yield"]
+ALL = {"temperature", "time", "catalyst"}
+
+
+def text(rows=ROWS, names=NAMES, separator=",", cell=str):
+    file = io.StringIO()
+    csv.writer(file, delimiter=separator, lineterminator="\n").writerows([names, *([cell(c) for c in r] for r in rows)])
+    return file.getvalue()
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    def read(table, *options, goal="yield", candidates=None, encoding="utf-8", name="results.csv"):
+        path = tmp_path / name
+        if isinstance(table, str):
+            path.write_bytes(table.encode(encoding))
+        arguments = [str(path), *(["--maximize", goal] if goal else []), *options]
+        if candidates is not None:
+            (tmp_path / "list.csv").write_text(candidates, encoding="utf-8")
+            arguments += ["--candidates", str(tmp_path / "list.csv")]
+        return Campaign(_parser().parse_args(arguments))
+
+    return read
+
+
+def names(campaign):
+    return {column.name for column in campaign.columns}
+
+
+def with_column(name, cells, rows=ROWS, place=0):
+    made = [[*row[:place], cell, *row[place:]] for row, cell in zip(rows, cells, strict=True)]
+    return text(made, [*NAMES[:place], name, *NAMES[place:]])
+
+
+def test_rows_that_sum_up_are_not_read(campaign):
+    """Spreadsheets have them below, a blank row between."""
+    read = campaign(text([*ROWS, [""] * 4, ["", "", "mean", 51.2], ["max", "", "", 80]]))
+    assert len(read.read) == len(ROWS)
+    assert sum("sums up what is above" in line for line in read.introduction()) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"), [("heat", range(60, 140, 10)), ("heat (°C)", range(21, 29)), ("speed", range(65, 105, 5))]
+)
+def test_a_parameter_that_rises_row_by_row_is_one(campaign, name, cells):
+    assert name in names(campaign(with_column(name, cells)))
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "reason"),
+    [
+        ("exp", range(1, 9), "counts the rows"),
+        ("exp", range(112, 120), "counts the rows"),
+        ("exp", [1, 2, 3, 5, 6, 7, 8, 11], "counts the rows"),
+        ("exp", [100, 103, 106, 109, 112, 115, 118, 121], "names the rows"),
+        ("Versuch", [100, 103, 106, 109, 112, 115, 118, 121], "names the rows"),
+        ("new_index", [1642, 299, 1680, 1633, 7, 12, 900, 35], "names the rows"),
+        ("T", [f"{60 + i}-{65 + i} C" for i in range(8)], "ranges such as 60-65 C; write one number"),
+        ("rep 1", [row[-1] + 0.1 for row in ROWS], "nearly the same as yield, so readings of it"),
+        ("rep 2", [row[-1] + (400.0 if i == 3 else 0.1) for i, row in enumerate(ROWS)], "nearly the same as yield"),
+        ("ID", [1642, 299, 1680, 1633, 7, 12, 900, 35], "names the rows"),
+        ("date", ["2026-03-03"] * 4 + ["2026-03-04"] * 4, "dates"),
+        ("date", ["03.11.2026"] * 4 + ["04.11.2026"] * 4, "dates"),
+        ("date", ["3/11/26"] * 4 + ["4/11/26"] * 4, "dates"),
+        ("date", ["2026-03-03 14:30"] * 8, "dates"),
+        ("stirred", ["14:30", "2:15", "0:45", "1:30:00"] * 2, "times of day such as 14:30; write durations as numbers"),
+        ("remark", ["hazy", "dark", "", "", "", "", "", ""], "blank in most rows"),
+        ("sample", [f"JB-{i}" for i in range(8)], "a text of its own in most rows"),
+        ("code", ["094", "182", "071", "407", "069", "119", "137", "413"], "codes with leading zeros"),
+        ("pressure", [5] * 8, "one value only"),
+        ("empty", [""] * 8, "no value yet; --bounds empty=LOW:HIGH"),
+    ],
+)
+def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, cells, reason):
+    table = with_column(name, cells)
+    read = campaign(table)
+    assert names(read) == ALL
+    assert f"Left out: {name} ({reason}" in read.introduction()[0]
+    if reason in ("counts the rows", "codes with leading zeros"):
+        assert names(campaign(table, "--parameters", f"{name},temperature")) == {name, "temperature"}
+
+
+def test_a_second_outcome_is_no_parameter(campaign):
+    table = with_column("purity", [81.9, 85.2, 82.1, 88.1, 84.0, 87.0, 88.0, 86.8], place=4)
+    with pytest.raises(TableError, match="'purity' stands behind 'yield' and may be an outcome, too; say --ignore"):
+        campaign(table)
+    read = campaign(table, "--maximize", "purity")
+    assert names(read) == ALL
+    assert read.Y[0].tolist() == [16.4, 81.9]
+    read = campaign(table, "--require", "purity >= 85")
+    assert read.C[:3, 0].tolist() == pytest.approx([3.1, -0.2, 2.9])
+    blank = [[*row, "" if i == 2 else 80 + i] for i, row in enumerate(ROWS)]
+    blank[2][3] = ""
+    assert "purity (blank where yield is, so an outcome)" in campaign(text(blank, [*NAMES, "purity"])).introduction()[0]
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "title"),
+    [
+        ("{} °C", 1100.0, "temperature [°C]"),
+        ("{}0 %", 11000.0, "temperature [%]"),
+        ("\u2212{}", -1100.0, "temperature"),
+        ("{:,}", 1100.0, "temperature"),
+        ("{}e1", 11000.0, "temperature"),
+    ],
+)
+def test_units_signs_and_exponents_in_cells(campaign, cell, value, title):
+    rows = [(cell.format(1000 + 100 * (i % 4 + 1)).replace(",", " "), *row[1:]) for i, row in enumerate(ROWS)]
+    read = campaign(text(rows))
+    assert read.X[0][0] == value
+    assert read.columns[0].title == title
+
+
+@pytest.mark.parametrize("space", [" ", "\u00a0", "\u202f", "\u2009", "'"])
+def test_thousands_that_are_separated_by_spaces(campaign, space):
+    rows = [(f"1{space}{200 + 100 * (i % 3)}", *row[1:]) for i, row in enumerate(ROWS)]
+    assert campaign(text(rows)).X[1][0] == 1300.0
+
+
+def test_a_decimal_mark_is_read_only_where_it_is_beyond_doubt(campaign):
+    def costs(cells, separator=";"):
+        return text([(*row[:2], cell) for row, cell in zip(ROWS, cells, strict=True)], ["a", "b", "cost"], separator)
+
+    unclear = ["1.234", "987", "1.402", "1.120", "875", "1.010", "940", "1.300"]
+    with pytest.raises(TableError, match=r"'1.234' may be 1.234 or 1234; with --decimal . or --decimal , say"):
+        campaign(costs(unclear), goal="cost")
+    assert campaign(costs(unclear), "--decimal", ",", goal="cost").Y[0, 0] == 1234.0
+    assert campaign(costs(unclear), "--decimal", ".", goal="cost").Y[0, 0] == 1.234
+    assert campaign(costs(unclear, ","), goal="cost").Y[0, 0] == 1.234
+    with pytest.raises(TableError, match=r"'1.050' may be 1.05 or 1050"):
+        campaign(costs(["31,2", "1.050", *["44,0"] * 6]), goal="cost")
+    grouped = campaign(costs(["1.234,5", "1.050", *["44,0"] * 6]), goal="cost")
+    assert grouped.Y[:2, 0].tolist() == [1234.5, 1050.0]
+    with pytest.raises(TableError, match="write one decimal mark"):
+        campaign(costs(["31,2", "31.2", *["44"] * 6]), goal="cost")
+
+
+@pytest.mark.parametrize(
+    ("change", "first"),
+    [
+        (lambda t: "Suzuki screening March,,,\n" + t, 3),
+        (lambda t: "Suzuki screening March\n\n" + t, 4),
+        (lambda t: t.replace("yield\n", "yield\n°C,h,mol%,%\n"), 3),
+        (lambda t: "°C,h,mol%,%\n" + t, 3),
+        (lambda t: t.replace("\n", ",,\n"), 2),
+        (lambda t: t + ",,,\n,,,\n", 2),
+        (lambda t: t + "\nNote: all by JB\n", 2),
+        (lambda t: "sep=;\n" + t.replace(",", ";"), 2),
+        (lambda t: t.replace(",", "\t"), 2),
+        (lambda t: t.replace("\n", "\r\n"), 2),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_files_as_excel_writes_them(campaign, change, first, encoding):
+    read = campaign(change(text()), encoding=encoding)
+    assert names(read) == ALL
+    assert [[float(c) for c in row[:3]] for row in ROWS] == read.X
+    assert read.Y[:, 0].tolist() == [row[3] for row in ROWS]
+    assert read.results.lines[0] == first
+    assert read.columns[0].unit == ("°C" if "°C" in change(text()) else "")
+
+
+def test_latin_1_is_read_and_said_and_other_code_pages_are_refused(campaign):
+    table = with_column("Lösungsmittel", ["Äthanol", "Wasser"] * 4)
+    read = campaign(table, encoding="latin-1")
+    assert "was read as Latin-1" in read.introduction()[1]
+    assert read.columns[0].categories == ("Wasser", "Äthanol")
+    with pytest.raises(TableError, match="save it as CSV"):
+        campaign(table, encoding="cp850")
+
+
+def test_headers_with_commas_and_units(campaign):
+    header = ["temp, set [°C]", "time, h", "cat (mol%)", "yield [%]"]
+    for separator in (";", ","):
+        read = campaign(text(names=header, separator=separator), "--bounds", "temp, set=20:120")
+        assert [column.name for column in read.columns] == header[:3]
+        assert read.columns[0].span == (20.0, 120.0)
+
+
+def test_sheets_of_excel(campaign, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [["Screening"], NAMES, *ROWS]:
+        book.active.append(row)
+    book.active["C3"].number_format = "0.0%"
+    book.save(tmp_path / "book.xlsx")
+    read = campaign(None, "--ignore", "catalyst", name="book.xlsx")
+    assert read.results.lines[0] == 3
+    assert read.X[1] == [85.0, 4.0]
+    assert read.results.cells("catalyst")[0] == "50 %"
+    book.create_sheet("Notes").append(["a", "b"])
+    book.save(tmp_path / "book.xlsx")
+    with pytest.raises(TableError, match=r"has the sheets Sheet, Notes; say which, such as .*book.xlsx:Sheet"):
+        campaign(None, name="book.xlsx")
+    assert len(campaign(None, "--ignore", "catalyst", name="book.xlsx:Sheet").read) == 8
+    book["Sheet"]["D4"] = "=1+1"
+    book.save(tmp_path / "book.xlsx")
+    with pytest.raises(TableError, match="cell D4 has a formula without a value"):
+        campaign(None, name="book.xlsx:Sheet")
+
+
+def test_readings_that_are_pending(campaign):
+    marks = ["", "-", "n/a", "NA", "#N/A", "–", "nan", "failed"]
+    read = campaign(text([(*row[:3], mark) for row, mark in zip(ROWS, marks, strict=True)] + ROWS[:2]))
+    assert (len(read.read), len(read.pending), len(read.failed)) == (2, 7, 1)
+    assert read.summary() == "2 readings, 7 pending, 1 failed; 512 of 520 designs left."
+
+
+def test_steps_are_recognized_and_can_be_said(campaign):
+    def step(cells, *options):
+        (column,) = (c for c in campaign(with_column("x", cells), *options).columns if c.name == "x")
+        return column.step
+
+    assert step([5, 10, 20, 15, 30, 5, 10, 25]) == 5.0
+    assert step(["0.5", "2.0", "1.0", "2.5", "0.5", "1.5", "3.0", "2.0"]) == 0.5
+    assert step([40, 60, 80, 40, 60, 80, 40, 60]) == 1.0  # levels of a plan
+    assert step([0.123, 0.71, 0.5, 0.9, 0.31, 0.42, 0.77, 0.6]) == 0.001
+    assert step([1 / 3, 0.71, 0.5, 0.9, 0.31, 0.42, 0.77, 0.6]) is None
+    assert step([5, 10, 20, 15, 30, 5, 10, 25], "--step", "x=2.5") == 2.5
+    assert step([5, 10, 20, 15, 30, 5, 10, 25], "--continuous", "x") is None
+
+
+def test_levels_where_commas_are_decimal_marks(campaign):
+    table = text(separator=";", cell=lambda c: str(c).replace(".", ","))
+    assert campaign(table, "--levels", "catalyst=0,5;2,5").columns[2].levels == (0.5, 2.5)
+    with pytest.raises(TableError, match="write ; between levels"):
+        campaign(table, "--levels", "catalyst=0,5")
+
+
+def test_candidates_and_readings_are_looked_at_together(campaign):
+    readings = "temperature,solvent,yield\n60,DMF,20\n70,water,30\n80,DMF,44\n60,water,11\n"
+    read = campaign(readings, candidates="temperature,solvent\n65,DMF\n65,water\n65,MeCN\n")
+    assert names(read) == {"temperature", "solvent"}
+    assert read.left == (3, 3)
+    table = with_column("id", ["094", "182", "071", "407", "069", "119", "137", "413"])
+    listed = "id,temperature,time,catalyst\n0,60,2,1\n1,70,2,1\n2,60,4,1\n3,60,1,2\n"
+    read = campaign(table, candidates=listed)
+    assert names(read) == ALL
+    assert read.identifiers == ["id"]
+
+
+def test_spellings_of_a_level_get_a_line(campaign):
+    table = with_column("solvent", ["DMF", "dmf", "water", "DMF", "water", "water", "dmf", "DMF"])
+    assert "solvent has DMF and dmf, taken for 2 levels; write one if not." in campaign(table).introduction()
+
+
+def test_the_sum_of_a_mixture_is_recognized(campaign):
+    parts = [(46, 16), (26, 48), (28, 59), (54, 42), (40, 0), (31, 48)]
+    table = text([(a, b, 100 - a - b, 40 + a % 7) for a, b in parts], ["A", "B", "C", "yield"])
+    read = campaign(table)
+    assert read.space.equality_constraints == [([0, 1, 2], [1.0, 1.0, 1.0], 100.0)]
+    assert "A + B + C = 100 in every row, and so in proposals." in read.introduction()
+    assert campaign(table, "--sum", "none").space.equality_constraints == []
+    read = campaign(table, "--sum", "A,B=60", "--where", "A + 2 B <= 90", "B - 0.5*C>=-20")
+    assert read.space.equality_constraints == [([0, 1], [1.0, 1.0], 60.0)]
+    assert read.space.inequality_constraints == [([0, 1], [-1.0, -2.0], -90.0), ([1, 2], [1.0, -0.5], -20.0)]
+
+
+def test_a_missing_excel_reader_or_plot_loses_nothing(tmp_path, monkeypatch, capsys):
+    (tmp_path / "r.csv").write_text(text(), encoding="utf-8")
+    assert main([str(tmp_path / "r.csv"), "--maximize", "yield", "--plot", str(tmp_path / "absent" / "p.png")]) == 2
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 2
+    assert "Recommended now" in err
+    assert "No such file or directory" in err.splitlines()[-1]
+    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
+    assert main([str(tmp_path / "r.xlsx"), "--maximize", "yield"]) == 2
+    assert 'pip install "bo-robust[excel]"' in capsys.readouterr().err
+
+
+def test_an_index_without_a_name_is_left_out_and_said(campaign):
+    read = campaign(with_column("", [7, 3, 9, 1, 4, 8, 2, 6]))
+    assert "" not in names(read)
+    assert "Column 1 has no name, and is not read." in read.introduction()
+
+
+def test_words_for_pending_and_units_behind_brackets(campaign):
+    table = text(with_pending, [*NAMES[:-1], "yield (measured) (%)"])
+    read = campaign(table, goal="yield (measured)")
+    assert len(read.pending) == 2
+
+
+with_pending = [(*row[:-1], mark) for row, mark in zip(ROWS[:2], ("PENDING", "tbd"), strict=True)] + ROWS[2:]
+
+
+def test_sodium_is_no_missing_value(campaign):
+    cells = ["Na", "K", "Na", "Li", "Na", "Na", "K", "Na"]
+    assert "cation" in names(campaign(with_column("cation", cells)))
+
+
+def test_decimals_of_a_computer_are_no_step(campaign):
+    cells = ["1.558826153", "0.1", "10", "4.2", "3.1", "7.7", "2.2", "9.1"]
+    (column,) = (c for c in campaign(with_column("speed", cells)).columns if c.name == "speed")
+    assert column.step is None
+
+
+@pytest.mark.parametrize("off", [0.0, 0.09])
+def test_a_mixture_as_it_was_weighed_is_recognized(campaign, off):
+    parts = [(46, 16, 38), (26, 48, 26), (28, 59, 13), (54, 42, 4), (40, 0, 60), (31, 48, 21)]
+    rows = [(a + off * (-1) ** i, b, c, 10 + i) for i, (a, b, c) in enumerate(parts)]
+    read = campaign(text(rows, ["A", "B", "C", "yield"]))
+    assert read.space.equality_constraints == [([0, 1, 2], [1.0, 1.0, 1.0], 100.0)]
+    assert ("to within 0.09" in "".join(read.mixture)) == (off > 0.0)
+
+
+def test_columns_that_change_little_in_sum_are_no_mixture(campaign):
+    rows = [(60 + i * i, 1 + i % 2, 2 - i % 2, 10 + i) for i in range(8)]
+    assert campaign(text(rows, ["temperature", "a", "b", "yield"])).equalities == [(["a", "b"], [1.0, 1.0], 3.0)]
+    rows = [(60 + i * i, 1 + i % 2, 2 - i % 2 + (i == 5), 10 + i) for i in range(8)]
+    assert campaign(text(rows, ["temperature", "a", "b", "yield"])).equalities == []
