@@ -31,7 +31,7 @@ from benchmarks.real_tables import flagged_by, predicted
 from benchmarks.stats import Paired
 from bo_robust import RobustGP
 from bo_robust.experiments.botorch_methods import fitted
-from bo_robust.proposals.methods import held, predict
+from bo_robust.models.verdict import predict, verdict_of
 from bo_robust.utils.random import stream
 
 Array = NDArray[np.float64]
@@ -324,7 +324,7 @@ def outcome(make: Callable[[Tensor, Tensor], Any], data: Clean, seed: int) -> Ou
     with torch.no_grad():
         mean = model.eval().posterior(data.fresh).mean
     sd = max(float(data.Y_fresh.std()), 1e-300)
-    flagged, held_rows, best = flagged_by(model), held(model), int(data.Y.argmax())
+    flagged, held_rows, best = flagged_by(model), verdict_of(model, data.X, True).held, int(data.Y.argmax())
     means = predict(model, data.X).mean
     if hasattr(model, "recommendable"):
         means = means.where(model.recommendable(), -math.inf)

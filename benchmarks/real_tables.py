@@ -37,7 +37,7 @@ from benchmarks.common import options, report, report_environment
 from bo_robust import RobustGP
 from bo_robust.experiments.botorch_methods import fitted
 from bo_robust.models.robust.posterior import ScaledPosterior
-from bo_robust.proposals.methods import held
+from bo_robust.models.verdict import verdict_of
 
 TABLES: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 KNOWN_ERRORS: list[list[str]] = TABLES.pop("known_errors")
@@ -119,7 +119,7 @@ def score(make: Callable[[Tensor, Tensor], Any], data: Split, seed: int) -> Scor
     nlpd, median = predicted(model, data.X_held_out, data.Y_held_out)
     error = (median - data.Y_held_out).square().mean().sqrt()
     name = str(getattr(model, "outcome_scale", "y"))
-    return Score(nlpd, float(error), flagged_by(model), held(model), seconds, name)
+    return Score(nlpd, float(error), flagged_by(model), verdict_of(model, data.X).held, seconds, name)
 
 
 def predicted(model: Any, X: Tensor, Y: Tensor) -> tuple[float, Tensor]:
@@ -237,7 +237,7 @@ def factors(group: str, seeds: range) -> None:
             y[row] *= factor
             torch.manual_seed(seed)
             model = fitted(RobustGP(x, y))
-            held_rows = held(model)
+            held_rows = model.verdict().held
             best = int(model.predict(x).mean.where(model.recommendable(), -math.inf).argmax())
             counts["flagged"] += bool(~model.inlier_mask[row])
             counts["held"] += bool(held_rows[row])

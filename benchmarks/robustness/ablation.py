@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from itertools import product
 from typing import Any
 from unittest import mock
@@ -34,7 +33,6 @@ from bo_robust.experiments.botorch_methods import Robust
 from bo_robust.experiments.build import build_problem
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.loop_botorch import DesignsLoop
-from bo_robust.models.robust import detection, robust_gp
 from bo_robust.utils.random import stream
 
 SEEDS = range(500, 503)
@@ -52,19 +50,18 @@ MEASURES = {
     "largest flagged": "% of sets",
 }
 Variant = dict[str, Any]
-VARIANTS: dict[str, Variant] = {  # by the rule that is left out: other numbers of OutlierPrior, or what is replaced
+VARIANTS: dict[str, Variant] = {  # by the rule that is left out: what is replaced, by the path of its name
     "none (all rules)": {},
-    "evidence required for any outlier": {"evidence_required": 0.0},
-    "evidence required for another scale": {"scale_evidence": 0.0},
-    "clipping": {"clip": 1e6},
-    "added noise": {"noise": 1e-3},
-    "noise of rounding": {"replaced": {"_rounding": lambda y, scale: 0.0}},
-    "a cluster counts as one observation": {"cluster_radius": 1e-6},
-    "what the others foretell is no outlier": {"replaced": {"OutlierSearch._foretold": lambda search, theta, i: False}},
-    "a scale must predict": {"replaced": {"_predicting": lambda y, searches, found, evidence: int(evidence.argmax())}},
-    "inliers by a replicate only": {"replaced": {"OutlierSearch._by_replicate_only": lambda search, i: i & False}},
-    "local deviations": {"max_deviations": 0},
-    "initial sets of close observations": {"replaced": {"SPARSE": ()}},
+    "evidence required for any outlier": {"search.EVIDENCE_REQUIRED": 0.0},
+    "evidence required for another scale": {"detection.SCALE_EVIDENCE": 0.0},
+    "clipping": {"search.CLIP": 1e6},
+    "added noise": {"search.NOISE": 1e-3},
+    "noise of rounding": {"search._rounding": lambda y, scale: 0.0},
+    "a cluster counts as one observation": {"search.CLUSTER_RADIUS": 1e-6},
+    "what the others foretell is no outlier": {"search.OutlierSearch._foretold": lambda search, theta, *rest: False},
+    "a scale must predict": {"detection._predicting": lambda y, searches, found, evidence: int(evidence.argmax())},
+    "local deviations": {"search.MAX_DEVIATIONS": 0},
+    "initial sets of close observations": {"search.SPARSE": ()},
 }
 
 
@@ -75,13 +72,10 @@ def _row(rule: str, family: str, regime: str, measure: str) -> str:
 
 @contextmanager
 def without(variant: Variant) -> Iterator[None]:
-    """RobustGP with other numbers in its prior, and names of ``detection`` replaced."""
-    numbers = {name: value for name, value in variant.items() if name != "replaced"}
+    """RobustGP with these names of its modules replaced."""
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(robust_gp, "OutlierPrior", partial(detection.OutlierPrior, **numbers)))
-        for name, value in variant.get("replaced", {}).items():
-            owner, _, attribute = name.rpartition(".")
-            stack.enter_context(mock.patch.object(getattr(detection, owner) if owner else detection, attribute, value))
+        for name, value in variant.items():
+            stack.enter_context(mock.patch(f"bo_robust.models.robust.{name}", value))
         yield
 
 

@@ -7,7 +7,7 @@ Type" (ICML 2024), Algorithm 1: x_t, u_t = argmax over x and u active of mu^u_{t
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -246,6 +246,7 @@ class EliminationUCB(AcquisitionFunction):
         >>> model = model.condition_on_observations(x, measure(x))
     """
 
+    may_repeat: ClassVar[bool] = True
     model: CandidateEnsemble
     width: Tensor
     members: CandidateEnsemble

@@ -34,6 +34,7 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
     """
 
     takes_elimination: ClassVar[bool] = True
+    may_repeat: ClassVar[bool] = True  # a point observed before; such a bound takes one objective without constraints
     width: Tensor
     model: Any
     over_candidates: bool

@@ -12,7 +12,7 @@ selection rule takes one. In the end, :func:`recommend_design` chooses among the
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -92,6 +92,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         >>> next_input = acqf.select_condition(x).point  # 1 x d
     """
 
+    chooses_conditions: ClassVar[bool] = True
     pending_points: Tensor | None
 
     def __init__(

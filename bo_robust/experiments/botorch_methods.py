@@ -23,7 +23,8 @@ from torch import Tensor
 
 from bo_robust.experiments.problems import DesignProblem
 from bo_robust.models import RobustGP, suggest_replicates
-from bo_robust.proposals.methods import METHODS, predict
+from bo_robust.models.verdict import predict
+from bo_robust.proposals.methods import METHODS
 
 
 class Loop(Protocol):

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from ax.adapter.registry import Generators, MBM_X_trans
@@ -44,17 +44,16 @@ from ax.storage.botorch_modular_registry import register_acquisition, register_a
 from ax.storage.transform_registry import register_transform
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.models import ModelListGP
 from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
-from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.models.reward_units import rescaling_unit
-from bo_robust.models.training_data import recommendable
-from bo_robust.proposals.methods import DEFAULT, METHODS, choose, flagged, held, predict, reliable
+from bo_robust.models.verdict import reliable_model
+from bo_robust.proposals.core import SidedModel, recommendable, replicates
+from bo_robust.proposals.methods import DEFAULT, METHODS, choose
 from bo_robust.proposals.space import OneHotAcquisition
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.linalg import device_named, is_among
@@ -84,6 +83,8 @@ class RescaledY(StandardizeY):
 
 class ValueOfDesigns(AcquisitionFunction):
     """A :class:`ValueAtRiskUCB` at points of a search space that holds its conditions too; it sees the designs only."""
+
+    may_repeat: ClassVar[bool] = True
 
     def __init__(self, acqf: ValueAtRiskUCB) -> None:
         super().__init__(acqf.model)
@@ -115,7 +116,7 @@ class RobustAcquisition(Acquisition):
 
     def __init__(self, *, surrogate: Any, botorch_acqf_class: Any, torch_opt_config: Any, **options: Any) -> None:
         several = torch_opt_config.is_moo or torch_opt_config.outcome_constraints is not None
-        if several and botorch_acqf_class in CONSTRUCTORS:
+        if several and getattr(botorch_acqf_class, "may_repeat", False):
             raise ValueError(
                 "this method takes one objective and no constraints on outcomes; leave method and width out."
             )
@@ -125,17 +126,19 @@ class RobustAcquisition(Acquisition):
             warnings.warn(
                 f"outcome_limits name {', '.join(unknown)}, but the metrics modeled are {known}.", stacklevel=2
             )
-        for model, weight in _sided(surrogate.model, torch_opt_config.objective_weights):
-            model.maximize = weight > 0.0  # the strategy does not know the objective
+        for sided in _objectives(surrogate.model, torch_opt_config.objective_weights):
+            sided.model.maximize = sided.maximize  # the strategy does not know the objective
         super().__init__(
             surrogate=surrogate, botorch_acqf_class=botorch_acqf_class, torch_opt_config=torch_opt_config, **options
         )
-        if isinstance(self.acqf, ValueAtRiskUCB):
+        self.chooses_conditions = getattr(self.acqf, "chooses_conditions", False)
+        if self.chooses_conditions:
             self.acqf = ValueOfDesigns(self.acqf)
-        self.repeats = isinstance(self.acqf, ValueOfDesigns) or type(self.acqf) in CONSTRUCTORS
+        self.repeats = getattr(self.acqf, "may_repeat", False)
         self.known_pending = self.X_pending
-        most = MOST_PENDING_OF_BOUNDS if isinstance(self.acqf, ValueOfDesigns) else MOST_PENDING
-        if type(self.acqf) not in CONSTRUCTORS and self.X_pending is not None and len(self.X_pending) > most:
+        most = MOST_PENDING_OF_BOUNDS if self.chooses_conditions else MOST_PENDING
+        cheap = self.repeats and not self.chooses_conditions  # a bound of one point
+        if not cheap and self.X_pending is not None and len(self.X_pending) > most:
             self.known_pending = self.X_pending[foremost_pending(self.acqf, self.X_pending, most)]
 
     def optimize(  # type: ignore[override]
@@ -162,7 +165,7 @@ class RobustAcquisition(Acquisition):
                     x, value = self._search(search_space_digest, **options)
                 else:
                     value = self.evaluate(x.unsqueeze(0))
-                if isinstance(self.acqf, ValueOfDesigns):
+                if self.chooses_conditions:
                     x = self._with_condition(x, search_space_digest, fixed)
                 points.append(x)
                 values.append(value.reshape(-1))
@@ -218,15 +221,14 @@ class RobustAcquisition(Acquisition):
         self, observed: Tensor | None, pending: Tensor | None, fixed: Mapping[int, float], finite: bool
     ) -> Tensor | None:
         """The best replication candidate of an objective, ``1 x d``, in the search space and not on its way already."""
-        if isinstance(self.acqf, ValueOfDesigns):
+        if self.chooses_conditions:
             return None  # it would be measured under another condition
-        for model, weight in _sided(*ax_objectives(self)):
-            X = model.train_X_all
-            points = suggest_replicates(model, len(X), X if finite else None, maximize=weight > 0.0)
-            for x in X[:0] if points is None else points.unsqueeze(1):
-                obeys = all(abs(float(x[0, i]) - value) <= ROUNDING for i, value in fixed.items())
-                if obeys and _holds(observed, x) and not _holds(pending, x):
-                    return x.to(ax_objectives(self)[1])
+        model, weights = ax_objectives(self)
+        for point in replicates(_objectives(model, weights), finite):
+            x = point.unsqueeze(0)
+            obeys = all(abs(float(x[0, i]) - value) <= ROUNDING for i, value in fixed.items())
+            if obeys and _holds(observed, x) and not _holds(pending, x):
+                return x.to(weights)
         return None
 
     def _with_condition(self, x: Tensor, digest: Any, fixed: Mapping[int, float]) -> Tensor:
@@ -308,10 +310,11 @@ class _Columns(NamedTuple):
         return {"fixed_features": fixed, "inequality_constraints": limits or None, "rounding_func": rounded}
 
 
-def _sided(model: Any, weights: Tensor) -> list[tuple[RobustGP, float]]:
-    """The models of objectives, with their weights."""
+def _objectives(model: Any, weights: Tensor) -> list[SidedModel]:
+    """The models of objectives that say something of their observations, each with its good side."""
     pairs = zip(getattr(model, "models", [model]), weights.sum(0).tolist(), strict=True)
-    return [(one, weight) for one, weight in pairs if isinstance(one, RobustGP) and weight != 0.0]
+    told = [(one, weight) for one, weight in pairs if hasattr(one, "train_X_all") and weight != 0.0]
+    return [SidedModel(one, weight > 0.0, one.train_X_all) for one, weight in told]
 
 
 def _holds(points: Tensor | None, x: Tensor) -> bool:
@@ -462,21 +465,20 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
     if len(objective.metric_names) > 1:
         raise ValueError(f"recommend takes one metric: report {objective.expression!r} as one, and optimize that.")
     sign = -1.0 if objective.minimize else 1.0
-    model, data, unit = _outcome(adapter, experiment.metrics[objective.metric_names[0]].signature)
+    sided, data, unit = _outcome(adapter, experiment.metrics[objective.metric_names[0]].signature, sign > 0.0)
     options = node.generator_specs[0].generator_kwargs["botorch_acqf_options"]
     conditions: dict[str, float] = {}
     if "environment" in options:
         environment = finite_environment(options["environment"], data.X)
         weight = ScalarizedPosteriorTransform(data.X.new_tensor([-1.0])) if sign < 0 else None
         designs = data.X[:, : -environment.appended]
-        model = model.reliable_model(sign > 0.0) if isinstance(model, RobustGP) else model
+        model = reliable_model(sided.model, sided.maximize)
         design = recommend_design(model, environment, options["functional"], designs, weight)
         row, value = int(design.index), sign * unit * float(design.value)
         conditions = options["environment"]["points"][0]
     else:
-        mean = predict(model, data.X, sign > 0.0).mean
-        may = recommendable(data.X, reliable(model, sign > 0.0))
-        may &= _feasible(optimization.outcome_constraints, adapter, data.X)
+        mean = sided.predict(data.X).mean
+        may = recommendable([sided], data.X) & _feasible(optimization.outcome_constraints, adapter, data.X)
         if not may.any():
             raise ValueError("no point observed so far is predicted to keep the constraints; go on with the loop.")
         row = int((sign * mean).where(may, -math.inf).argmax())
@@ -495,8 +497,8 @@ def outlier_trials(client: Client) -> list[int]:
     optimization: Any = experiment.optimization_config
     trials: set[int] = set()
     for signature in optimization.metric_signatures:
-        model, data, _ = _outcome(adapter, signature)
-        trials |= {int(data.group_indices[row]) for row in flagged(model).nonzero().flatten().tolist()}
+        sided, data, _ = _outcome(adapter, signature)
+        trials |= {int(data.group_indices[row]) for row in sided.verdict.flagged.nonzero().flatten().tolist()}
     return sorted(trials)
 
 
@@ -510,9 +512,8 @@ def held_trials(client: Client) -> list[int]:
     optimization: Any = experiment.optimization_config
     trials: set[int] = set()
     for signature, weight in optimization.objective.metric_weights:
-        model, data, _ = _outcome(adapter, signature)
-        rows = held(model, weight > 0.0).nonzero().flatten().tolist()
-        trials |= {int(data.group_indices[row]) for row in rows}
+        sided, data, _ = _outcome(adapter, signature, weight > 0.0)
+        trials |= {int(data.group_indices[row]) for row in sided.verdict.held.nonzero().flatten().tolist()}
     return sorted(trials)
 
 
@@ -529,12 +530,13 @@ def _fitted(client: Client) -> tuple[Experiment, GenerationNode, Any]:
     return experiment, node, adapter
 
 
-def _outcome(adapter: Any, signature: str) -> tuple[Any, Any, float]:
+def _outcome(adapter: Any, signature: str, maximize: bool = True) -> tuple[SidedModel, Any, float]:
     """Model, data and unit of an outcome."""
     surrogate, rescaled = adapter.generator.surrogate, adapter.transforms.get(RescaledY.__name__)
     output = surrogate.outcomes.index(signature)
-    models = surrogate.model.models if isinstance(surrogate.model, ModelListGP) else [surrogate.model]
-    return models[output], surrogate.training_data[output], 1.0 if rescaled is None else rescaled.Ystd[signature]
+    model = getattr(surrogate.model, "models", [surrogate.model])[output]
+    data = surrogate.training_data[output]
+    return SidedModel(model, maximize, data.X), data, 1.0 if rescaled is None else rescaled.Ystd[signature]
 
 
 def _feasible(constraints: list[Any], adapter: Any, X: Tensor) -> Tensor:
@@ -545,12 +547,9 @@ def _feasible(constraints: list[Any], adapter: Any, X: Tensor) -> Tensor:
             raise ValueError(f"recommend knows no status quo: give {constraint.expression!r} as a number.")
         total, upper = torch.zeros(len(X), dtype=X.dtype), constraint.op == ComparisonOp.LEQ
         for signature, weight in constraint.metric_weights:
-            model, _, unit = _outcome(adapter, signature)
-            large_is_good = (weight > 0.0) != upper
-            total += weight * unit * predict(model, X, large_is_good).mean
-            if isinstance(model, RobustGP):
-                refused = model.train_X_all[~model.recommendable(large_is_good)]
-                feasible &= ~is_among(X, refused)
+            sided, _, unit = _outcome(adapter, signature, maximize=(weight > 0.0) != upper)
+            total += weight * unit * sided.predict(X).mean
+            feasible &= recommendable([sided], X)
         feasible &= total <= constraint.bound if upper else total >= constraint.bound
     return feasible
 

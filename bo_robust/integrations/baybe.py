@@ -7,7 +7,7 @@ There is no ``device``, as BayBE makes all tensors on the CPU, those of its sear
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,12 +17,12 @@ from baybe.kernels.base import Kernel
 from baybe.surrogates import GaussianProcessSurrogate
 from baybe.utils.dataframe import to_tensor
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import ModelListGP
 from botorch.models.transforms.input import Normalize
 from torch import Tensor
 
-from bo_robust.models import OutlierPrior, RobustGP, suggest_replicates
-from bo_robust.utils.linalg import is_among
+from bo_robust.models import OutlierPrior, RobustGP
+from bo_robust.proposals.core import SidedModel, recommendable
+from bo_robust.proposals.core import replicates as points_to_replicate
 from bo_robust.utils.upstream import baybe_context
 
 if TYPE_CHECKING:
@@ -77,20 +77,20 @@ def _large_is_good(objective: Any, values: Tensor) -> bool | None:
 
 def outlier_measurements(campaign: Campaign) -> pd.DataFrame:
     """Return the measurements of which the model flags a value as an outlier."""
-    return _measurements(campaign, lambda model: ~model.inlier_mask)
+    return _measurements(campaign, "flagged")
 
 
 def held_measurements(campaign: Campaign) -> pd.DataFrame:
     """Return the measurements to repeat before you rely on them: a value is good, and held by its model."""
-    return _measurements(campaign, RobustGP.held_on_good_side)
+    return _measurements(campaign, "held")
 
 
-def _measurements(campaign: Campaign, rows: Callable[[RobustGP], Tensor]) -> pd.DataFrame:
+def _measurements(campaign: Campaign, which: str) -> pd.DataFrame:
     found: set[int] = set()
     models = _fitted(campaign)
     by_target = campaign.objective.handle_missing_values(campaign.measurements).values()
-    for measurements, model in zip(by_target, models, strict=True):
-        found |= set(measurements.index[rows(model).numpy()])
+    for measurements, each in zip(by_target, models, strict=True):
+        found |= set(measurements.index[getattr(each.verdict, which).numpy()])
     return campaign.measurements.loc[sorted(found)]
 
 
@@ -100,9 +100,10 @@ def replicates(campaign: Campaign, q: int = 1, pending_experiments: pd.DataFrame
     An observation there is better than all inliers, but flagged or held: :func:`bo_robust.models.suggest_replicates`.
     """
     pending = None if pending_experiments is None else _encoded(campaign, pending_experiments)
-    points = suggest_replicates(ModelListGP(*_fitted(campaign)), q=q, X_pending=pending)
+    sided = [each for each in _fitted(campaign) if each.maximize is not None]
     encoded = _encoded(campaign, campaign.measurements)
-    rows = [] if points is None else [int((encoded == point).all(-1).nonzero()[0]) for point in points]
+    points = islice(points_to_replicate(sided, X_pending=pending), q)
+    rows = [int((encoded == point).all(-1).nonzero()[0]) for point in points]
     return campaign.measurements.iloc[rows][list(campaign.searchspace.parameter_names)]
 
 
@@ -115,23 +116,22 @@ def recommend(campaign: Campaign) -> pd.DataFrame:
     if campaign.objective.is_multi_output:
         raise ValueError("recommend takes one objective; scalarise several by a DesirabilityObjective.")
     models, encoded = _fitted(campaign), _encoded(campaign, campaign.measurements)
-    values = torch.stack([model.predict(encoded).mean for model in models], -1)
+    values = torch.stack([each.predict(encoded).mean for each in models], -1)
     value = campaign.objective.to_botorch()(values).flatten()
-    for model in models:
-        value = value.masked_fill(is_among(encoded, model.train_X_all[~model.recommendable()]), -float("inf"))
+    value = value.where(recommendable(models, encoded), -float("inf"))
     means = {f"{target.name}_mean": mean for target, mean in zip(campaign.targets, values.T.numpy(), strict=True)}
     experiments = campaign.measurements[list(campaign.searchspace.parameter_names)]
     return experiments.assign(**means).iloc[[int(value.argmax())]]
 
 
-def _fitted(campaign: Campaign) -> list[RobustGP]:
+def _fitted(campaign: Campaign) -> list[SidedModel]:
     """The fitted models, one for each target; ``ValueError`` if there is none."""
     if campaign.measurements.empty:
         raise ValueError("there is no model yet: add measurements to the campaign first.")
     models: list[Any] = list(getattr(campaign.get_surrogate().to_botorch(), "models", ()))
-    if not models or not all(isinstance(model, RobustGP) for model in models):
+    if not models or not all(hasattr(model, "verdict") for model in models):
         raise ValueError("this is for campaigns whose recommender has surrogate_model=RobustGPSurrogate().")
-    return models
+    return [SidedModel(model, model.maximize, model.train_X_all) for model in models]
 
 
 def _encoded(campaign: Campaign, experiments: pd.DataFrame) -> Tensor:

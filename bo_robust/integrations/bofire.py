@@ -6,10 +6,11 @@ There is no ``device``, as BoFire makes all tensors on the CPU, those of its sea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import torch
 from bofire.data_models.strategies.api import BotorchStrategy as BotorchStrategySpecification
 from bofire.data_models.strategies.api import Step, StepwiseStrategy
 from bofire.data_models.surrogates.api import SingleTaskGPSurrogate as SingleTaskGPSpecification
@@ -22,6 +23,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Size, Tensor
 
 from bo_robust.models import OutlierPrior, RobustGP
+from bo_robust.models.verdict import verdict_of
 from bo_robust.utils.upstream import bofire_experiments
 
 if TYPE_CHECKING:
@@ -77,20 +79,20 @@ class _FittedSurrogate(SingleTaskGPSurrogate):
 
 def outlier_experiments(strategy: BotorchStrategy) -> pd.DataFrame:
     """Return the experiments of which a surrogate of the fitted strategy flags a value as an outlier."""
-    return _experiments(strategy, lambda model: ~model.inlier_mask)
+    return _experiments(strategy, "flagged")
 
 
 def held_experiments(strategy: BotorchStrategy) -> pd.DataFrame:
     """Return the experiments to measure again before you rely on them: a value is good, and held by its surrogate."""
-    return _experiments(strategy, RobustGP.held_on_good_side)
+    return _experiments(strategy, "held")
 
 
-def _experiments(strategy: BotorchStrategy, rows: Callable[[RobustGP], Tensor]) -> pd.DataFrame:
+def _experiments(strategy: BotorchStrategy, which: str) -> pd.DataFrame:
     found: set[int] = set()
     for surrogate in strategy.surrogates.surrogates:
-        if isinstance(surrogate.model, RobustGP):
-            experiments = bofire_experiments(surrogate, strategy.experiments)
-            found |= set(experiments.index[rows(surrogate.model).cpu().numpy()])
+        experiments = bofire_experiments(surrogate, strategy.experiments)
+        verdict = verdict_of(surrogate.model, torch.empty(len(experiments), 0))
+        found |= set(experiments.index[getattr(verdict, which).cpu().numpy()])
     return strategy.experiments.loc[sorted(found)]
 
 

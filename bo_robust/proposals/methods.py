@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -43,13 +43,12 @@ from bo_robust.models import (
     candidate,
     candidate_grid,
 )
-from bo_robust.models.recommendation import Prediction
 from bo_robust.models.robust.prior import OutlierPrior
 from bo_robust.risk_measures.functionals import as_functional
 from bo_robust.utils.input_checks import check_delta, check_positive
 from bo_robust.utils.specs import SpecError, build, nearest, quoted
 
-__all__ = ["DEFAULT", "METHODS", "Choice", "Method", "choose", "flagged", "held", "predict", "reliable"]
+__all__ = ["DEFAULT", "METHODS", "Choice", "Method", "choose"]
 
 DEFAULT = "robust"
 RANDOMIZED = {"kind": "randomized", "scale": EXPLORING}
@@ -72,6 +71,7 @@ class Method:
         in_units: Settings in the units of the rewards, which have to be given where rewards are not standardized.
         model_options: Options of the model, from settings.
         acquisition_options: Options of the acquisition function beside its width, from settings.
+        needs_conditions: Whether it chooses conditions, too.
     """
 
     summary: str
@@ -81,6 +81,7 @@ class Method:
     in_units: tuple[str, ...] = ()
     model_options: Callable[[Options], Options] = field(default=lambda settings: _given(settings, "noise_var"))
     acquisition_options: Callable[[Options], Options] = field(default=lambda settings: {})
+    needs_conditions: bool = False
 
 
 class Choice(NamedTuple):
@@ -97,15 +98,24 @@ class Choice(NamedTuple):
         outcome_transform = inspect.signature(self.model).parameters.get("outcome_transform")
         return outcome_transform is not None and outcome_transform.default is STANDARDIZED
 
-    def takes(self, option: str) -> bool:
-        """Whether the model has an option of this name."""
-        return option in inspect.signature(self.model).parameters
+    @property
+    def centers(self) -> bool:
+        """Whether observations may be centered before the model gets them."""
+        return bool(getattr(self.model, "centers", True))
 
-    def build(self, X: Tensor, Y: Tensor, **modules: Any) -> Any:
-        """Make the model of points ``n x d`` and rewards ``n x 1``, with further arguments such as ``likelihood``."""
+    def takes(self, *options: str) -> bool:
+        """Whether the model has options of these names."""
+        return {*options} <= {*inspect.signature(self.model).parameters}
+
+    def build(self, X: Tensor, Y: Tensor, of_data: Mapping[str, Any] = MappingProxyType({}), **modules: Any) -> Any:
+        """Make the model of points ``n x d`` and rewards ``n x 1``.
+
+        It gets the options ``of_data`` that it has, such as ``maximize``, and further arguments such as ``likelihood``.
+        """
+        options = self.model_options | {name: value for name, value in of_data.items() if self.takes(name)}
         names = [f"x{i}" for i in range(X.shape[-1])]
         data = SupervisedDataset(X, Y, feature_names=names, outcome_names=["y"])
-        return self.model(**self.model.construct_inputs(data, **self.model_options), **modules)
+        return self.model(**self.model.construct_inputs(data, **options), **modules)
 
     def acquire(self, model: Model, X_pending: Tensor | None, generator: torch.Generator) -> Any:
         """Make the acquisition function of a method that has a class of its own; random widths use ``generator``."""
@@ -161,40 +171,6 @@ def choose(
     choice = Choice(row.model, row.model_options(settings), acquisition, options)
     _try_out(method, choice)
     return choice
-
-
-def reliable(model: Any, maximize: bool = True) -> Tensor:
-    """Which readings are neither flagged nor held on the good side, ``n`` bool."""
-    return model.reliable_mask(maximize) if outliers_detected(model) else ~flagged(model)
-
-
-def held(model: Any, maximize: bool = True) -> Tensor:
-    """Which readings are held on the good side, ``n`` bool; of a model that holds none, none."""
-    if hasattr(model, "held_on_good_side"):
-        return cast(Tensor, model.held_on_good_side(maximize))
-    return torch.zeros_like(flagged(model))
-
-
-def predict(model: Any, X: Tensor, maximize: bool = True) -> Prediction:
-    """Mean and 95 % interval at points ``n x d``, from readings that are reliable (:func:`reliable`)."""
-    if outliers_detected(model):
-        return cast(Prediction, model.predict(X, maximize))
-    with torch.no_grad():
-        posterior = model.posterior(X)
-        mean = getattr(posterior, "mixture_mean", posterior.mean).squeeze(-1)
-        variance = getattr(posterior, "mixture_variance", posterior.variance).squeeze(-1)
-    return Prediction.gaussian(mean, variance)
-
-
-def outliers_detected(model: Any) -> bool:
-    """Whether the model looked for outliers, which a RobustGP does not where no fit succeeds."""
-    return bool(getattr(model, "outliers_detected", False))
-
-
-def flagged(model: Any) -> Tensor:
-    """Which readings the model flags as outliers, or truncates, ``n`` bool; of a model without ``flagged``, none."""
-    none: Tensor = torch.zeros_like(model.train_targets, dtype=torch.bool)
-    return cast(Tensor, getattr(model, "flagged", none))
 
 
 def _try_out(method: str, choice: Choice) -> None:
@@ -317,6 +293,7 @@ METHODS: dict[str, Method] = {
         {"width": {"kind": "finite", "num_arms": 1}, "delta": 0.1}  # the paper's
         | {"noise_var": None, "environment": ..., "functional": 0.1},
         acquisition_options=_risk,
+        needs_conditions=True,
     ),
     "he-gp-ucb": Method(
         "HE-GP-UCB (Ziomek et al. 2024): candidate kernels, eliminated by their errors.",

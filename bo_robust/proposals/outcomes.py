@@ -33,7 +33,7 @@ class Outputs:
     scaled: Tensor  # n x (m + k)
     center: Tensor
     scale: Tensor  # negative where an objective is minimized
-    limits: list[Limits | None]  # of each column, as scaled
+    options: list[dict[str, Any]]  # of the model of each column, which takes those that it has
     objectives: int
 
     @property
@@ -68,7 +68,9 @@ class Outputs:
                 checked_limits(pair, y)
         units_of = zip(pairs, center.tolist(), scale.tolist(), strict=False)
         limits = [None if pair is None else _in_units(pair, a, b) for pair, a, b in units_of]
-        return cls(scaled, center, scale, [*limits, *[None] * C.shape[-1]], m)
+        options: list[dict[str, Any]] = [{"maximize": True, "outcome_limits": pair} for pair in limits]
+        options += [{"maximize": None}] * C.shape[-1]  # constraints have no good side
+        return cls(scaled, center, scale, options, m)
 
 
 def _units(every: Tensor, m: int, maximize: bool | Sequence[bool]) -> tuple[Tensor, Tensor]:

@@ -5,38 +5,24 @@ Nothing is kept between calls: a suggestion is a function of its arguments.
 
 from __future__ import annotations
 
-import math
-import threading
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import torch
-from botorch.exceptions import BotorchWarning
 from botorch.models.model import Model
-from gpytorch.utils.warnings import GPInputWarning
-from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from bo_robust.acquisition import ValueAtRiskUCB
-from bo_robust.models import RobustGP
-from bo_robust.proposals.analysis import Analysis
 from bo_robust.proposals.conditions import encoded_space
+from bo_robust.proposals.core import Budget, Problem, Recommendation, expected, fit, propose, recommend
 from bo_robust.proposals.inputs import Data, Space, from_arguments
-from bo_robust.proposals.methods import DEFAULT, Choice, choose
+from bo_robust.proposals.methods import DEFAULT, METHODS, Choice, choose
 from bo_robust.proposals.outcomes import Outputs
-from bo_robust.proposals.space import seed_of
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.linalg import device_named
 
 __all__ = ["Data", "Space", "Suggestion", "suggest"]
-
-# PyTorch has one generator for all threads, BoTorch's fits and searches draw from it, and a suggestion is a function of
-# its arguments; so processes, not threads, make several at once.
-_one_at_a_time = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -130,34 +116,18 @@ def suggest(
     num_initial = encoded.num_initial if num_initial is None else num_initial
     listed = {} if encoded.candidates is None else {"num_arms": len(encoded.candidates)}
     choice = choose(method, settings, {"dim": encoded.columns, "num_initial": num_initial, **listed})
-    outputs = Outputs.from_data(data, len(X), centered=choice.model is not RobustGP)
+    outputs = Outputs.from_data(data, len(X), choice.centers)
     _check_method(method, choice, data, asked, outputs)
     if encoded.conditioned and len(X):
         choice = encoded.at_risk(choice, device)
-    with _seeded(seed, "fit", len(X), device), _expected_warnings():
-        now = Analysis(encoded, outputs, choice, [X, pending, failed], repeats, device) if len(X) else None
-    chosen = X[:0]
-    replicate: list[bool] = []
-    for k in range(q):
-        if now is None or trial < num_initial:
-            taken = torch.cat([X, pending, failed, chosen])
-            x, measured = encoded.initial(seed, trial + k, taken), None
-        else:
-            measured = now.replicate(chosen)
-            with _seeded(seed, "search", trial + k, device), _expected_warnings():
-                x = now.maximize(chosen, restarts, raw_samples) if measured is None else measured
-        chosen, replicate = torch.cat([chosen, x]), [*replicate, measured is not None]
-    again = torch.tensor(replicate, dtype=torch.bool)
-    if now is None:
-        return _first(chosen, again, outputs.objectives)
-    return Suggestion(chosen, again, now.outliers.cpu(), now.held.cpu(), now.expected(), *now.best(), now.model)
-
-
-def _first(chosen: Tensor, again: Tensor, objectives: int) -> Suggestion:
-    """First designs, before there are readings."""
-    none = again[:0]
-    nothing = torch.empty(0, objectives, dtype=torch.float64)
-    return Suggestion(chosen, again, none, none, nothing, None, math.nan, (math.nan, math.nan), None)
+    problem = Problem(encoded, outputs, choice, X, pending, failed, repeats, seed, device)
+    fitted = fit(problem) if len(X) else None
+    chosen, again = propose(problem, fitted, q, trial, num_initial, Budget(restarts, raw_samples))
+    if fitted is None:
+        none, nothing = again[:0], torch.empty(0, outputs.objectives, dtype=torch.float64)
+        return Suggestion(chosen, again, none, none, nothing, *Recommendation(), None)
+    outliers, held = fitted.outliers.cpu(), fitted.held.cpu()
+    return Suggestion(chosen, again, outliers, held, expected(fitted), *recommend(fitted), fitted.model)
 
 
 def check_search(
@@ -178,29 +148,11 @@ def check_search(
 
 def _check_method(method: str, choice: Choice, data: Data, space: Space, outputs: Outputs) -> None:
     """Raise ``ValueError`` where a method cannot do what is asked."""
-    if data.outcome_limits is not None and choice.model is not RobustGP:
+    if data.outcome_limits is not None and not choice.takes("outcome_limits"):
         raise ValueError(f"{method} has no outcome_limits; only {DEFAULT} has them.")
-    if choice.acquisition is ValueAtRiskUCB:
+    if METHODS[method].needs_conditions:
         hint = "name their columns in `conditions`, with the default method, or use it in Ax or BoTorch"
         raise ValueError(f"{method} needs conditions: {hint}.")
     if outputs.several and (choice.acquisition is not None or len(space.conditions)):
         role = "conditions leave room for" if len(space.conditions) else f"{method} takes"
         raise ValueError(f"{role} one objective and no constraints; the default method takes several of both.")
-
-
-@contextmanager
-def _seeded(seed: int, purpose: str, index: int, device: str) -> Iterator[None]:
-    """Seed PyTorch's global random numbers within a block and restore them after it; one thread at a time."""
-    with _one_at_a_time, torch.random.fork_rng(devices=[] if device == "cpu" else [torch.device(device)]):
-        torch.manual_seed(seed_of(seed, purpose, index))
-        yield
-
-
-@contextmanager
-def _expected_warnings() -> Iterator[None]:
-    """Ignore warnings of good fits and searches: single restarts, covariances singular to rounding, line searches."""
-    with warnings.catch_warnings():
-        for category in (BotorchWarning, NumericalWarning, GPInputWarning):
-            warnings.simplefilter("ignore", category)
-        warnings.filterwarnings("ignore", "Optimization failed (in|on)", RuntimeWarning)
-        yield

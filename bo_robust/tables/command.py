@@ -156,7 +156,7 @@ def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
                 other += "; a third reading decides." if int(replicates[place].sum()) == 1 else ", as others do."
             lines.append(f"Row {numbers[at]} looks wrong: {name} = {cells[at]} {what}.{other}")
         twice = replicates.any(1)
-        for place in model.held_on_good_side(maximize=goal).nonzero().flatten().tolist():
+        for place in model.verdict(maximize=goal).held.nonzero().flatten().tolist():
             at = campaign.read[rows[place]]
             then = (
                 "The other reading of its design disagrees"

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from botorch.cross_validation import efficient_loo_cv
 
+from bo_robust.models.verdict import predict
 from bo_robust.proposals.conditions import encoded_space
-from bo_robust.proposals.methods import predict
 from bo_robust.tables.cells import TableError
 
 ACROSS = 5  # panels side by side, at most
@@ -41,7 +41,7 @@ def plot(found: Suggestion, campaign: Campaign, path: Path) -> None:
     axes = figure.subplots(*size, squeeze=False).reshape(len(goals), -1)
     for j, name in enumerate(goals):
         y, inlier = campaign.Y[:, j], models[j].inlier_mask.cpu().numpy()
-        out = ~inlier | models[j].held_on_good_side(maximize=True).cpu().numpy()
+        out = ~inlier | models[j].verdict(maximize=True).held.cpu().numpy()
         # The readings that look right leave no room for what does not, which would squeeze them to a line.
         limits = _limits(np.concatenate([y[~out], found.expected[:, j].numpy()]))
         predicted, left_out = (found.expected[:, j].numpy().copy() for _ in range(2))

@@ -7,12 +7,14 @@ upstream then would no longer call after a renaming. ``.ci/private_names.py`` co
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.transforms.outcome import Standardize
+from botorch.models.utils import gpt_posterior_settings
 from botorch.posteriors import TransformedPosterior
 from botorch.utils.types import _DefaultType as DefaultType
 from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
@@ -20,10 +22,14 @@ from torch import Tensor
 
 __all__ = ["OVERRIDDEN", "USED", "DefaultPredictionStrategy", "DefaultType"]
 
+_holding, _settings = threading.Lock(), ExitStack()
+_holders: list[None] = []  # one for each thread within a posterior
+
 # module:Class.name, or module:name
 USED = (
     "botorch.acquisition.input_constructors:ACQF_INPUT_CONSTRUCTOR_REGISTRY",
     "botorch.models.gpytorch:GPyTorchModel._validate_tensor_args",
+    "botorch.models.model:Model._has_transformed_inputs",
     "botorch.models.model:Model._original_train_inputs",
     "botorch.models.transforms.outcome:Standardize._m",
     "botorch.posteriors.transformed:TransformedPosterior._mean_transform",
@@ -51,6 +57,7 @@ OVERRIDDEN = (
     "torch.nn:Module._apply",
     "torch.nn:Module._load_from_state_dict",
     "gpytorch:Module._clear_cache",
+    "gpytorch.models.exact_gp:ExactGP._get_test_prior_mean_and_covariances",
     "botorch.models.gpytorch:GPyTorchModel._num_outputs",
     "botorch.models.higher_order_gp:HigherOrderGP._supports_cache_root",
     "botorch.models.map_saas:EnsembleMapSaasSingleTaskGP._supports_batched_models",
@@ -91,6 +98,32 @@ def move_original_inputs(model: Any, fn: Callable[[Tensor], Tensor]) -> None:
     """Apply ``fn`` to the inputs before their transform, which BoTorch keeps outside of the module's buffers."""
     if model._original_train_inputs is not None:
         model._original_train_inputs = fn(model._original_train_inputs)
+
+
+def points_given(model: Any) -> Tensor:
+    """The training points before the input transform, whether the model is in training or not."""
+    points: Tensor = model._original_train_inputs if model._has_transformed_inputs else model.train_inputs[0]
+    return points
+
+
+@contextmanager
+def shared_posterior_settings() -> Iterator[None]:
+    """Hold GPyTorch's settings of a posterior as long as any thread needs them.
+
+    They are global. A thread that leaves BoTorch's own block would switch them off for the others, which then compute
+    the variance in another way.
+    """
+    with _holding:
+        if not _holders:
+            _settings.enter_context(gpt_posterior_settings())
+        _holders.append(None)
+    try:
+        yield
+    finally:
+        with _holding:
+            _holders.pop()
+            if not _holders:
+                _settings.close()
 
 
 def latent_posterior(posterior: Any) -> Any:

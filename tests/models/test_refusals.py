@@ -80,7 +80,7 @@ ODD = Candidate(Indefinite(), 0.5, name="odd")
 
 def again(X_pending):
     model = RobustGP(X, Y)
-    model.outliers_detected.fill_(True)
+    model.detect_outliers()
     return suggest_replicates(model, X_pending=X_pending)
 
 

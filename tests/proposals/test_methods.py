@@ -10,7 +10,8 @@ from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.truncation import ATAFourierTruncation, ATANystromTruncation, NoTruncation, TGPTruncation
 from bo_robust.models import BKBModel, CandidateEnsemble, RobustGP, TruncatedFeatureGP, TruncatedGP
-from bo_robust.proposals.methods import DEFAULT, METHODS, Method, choose, flagged, held, predict, reliable
+from bo_robust.models.verdict import predict, verdict_of
+from bo_robust.proposals.methods import DEFAULT, METHODS, Method, choose
 
 Z = {"points": [{"z": 0.0}, {"z": 1.0}], "probabilities": [0.25, 0.75]}
 GIVEN = {"v-ucb": {"environment": Z}}
@@ -52,7 +53,7 @@ def test_classes_model_acquisition_and_json(name):
     for options in (choice.model_options, choice.acquisition_options):
         assert json.loads(json.dumps(options)) == options
     model = choice.build(X, Y)
-    assert flagged(model).tolist() == [False] * 8
+    assert verdict_of(model, X).flagged.tolist() == [False] * 8
     if choice.acquisition is not None:
         acqf = choice.acquire(model, X[:1] + 0.01, torch.Generator().manual_seed(0))
         assert acqf((X[:, :1] if name == "v-ucb" else X).unsqueeze(-2)).shape == (8,)
@@ -155,7 +156,8 @@ def test_a_row_with_botorch_s_own_model_works(monkeypatch):
     choice = choose("mean", {})
     X = torch.rand(6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     model = choice.build(X, X.sum(-1, keepdim=True))
-    assert not (flagged(model) | held(model) | ~reliable(model)).any()
+    verdict = verdict_of(model, X)
+    assert not (verdict.flagged | verdict.held | ~verdict.recommendable).any()
     assert predict(model, X).mean.shape == (6,)
     assert choice.standardizes
     assert not choice.takes("outcome_limits")

@@ -8,8 +8,9 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 
+from bo_robust.acquisition.exclusion import WhereTrialsSucceed
 from bo_robust.models import RobustGP, suggest_replicates
-from bo_robust.proposals.analysis import _failure_model, _WhereTrialsSucceed
+from bo_robust.proposals.core import _failure_model
 from bo_robust.proposals.outcomes import _sentinel
 from bo_robust.proposals.space import OneHotAcquisition, SearchSpace, among
 from bo_robust.proposals.suggest import Data, Space, suggest
@@ -337,7 +338,7 @@ def test_a_model_of_failures_separates_them_and_lowers_the_acquisition():
         def forward(self, X):
             return X.new_zeros(len(X))
 
-    value = _WhereTrialsSucceed(Flat(model), model)(U.unsqueeze(1))
+    value = WhereTrialsSucceed(Flat(model), model)(U.unsqueeze(1))
     expected = -1e4 * (label - 0.5).clamp_min(0.0).square()
     torch.testing.assert_close(value, expected)
 

@@ -6,7 +6,7 @@ covariance
     B(x, x') = a^2 phi(x) phi(x') exp(-|x - x'|^2 / 2 r^2),    phi(x) = exp(-|x - c|^2 / 2 r^2),
 
 in the box that the points span, scaled to sides of 1. Its prior probability is that of a point to lie in a bump of this
-size: min(1, max(least_deviation_probability, deviation_density V_d r^d)), where V_d r^d is the volume of the ball. Its
+size: min(1, max(share / RARER, DENSITY V_d r^d)), where V_d r^d is the volume of the ball. Its
 size, the largest within it, has the prior density of an outlier, p_0(y_c). Let S be the inliers, D the outliers that
 the deviation explains, and o the log odds of one outlier more than those elsewhere
 (:mod:`bo_robust.models.robust.detection`). The log odds of the deviation against |D| outliers are
@@ -31,8 +31,11 @@ import numpy as np
 
 from bo_robust.models.marginal_likelihood import LOG_2PI, Array, Indices
 from bo_robust.models.robust.conditioned_gp import ConditionedGP, Rows
-from bo_robust.models.robust.prior import OutlierPrior
 
+RADII = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035, 0.01)  # in sides of the box, from half of the box to replicates alone
+DENSITY = 0.1  # expected number of local deviations of one radius, per volume of the box
+EXTENT = 0.1  # relative height of a local deviation down to which it explains outliers of the same sign
+RARER = 5.0  # times that a local deviation may be rarer than an outlier at most: one observation decides nothing
 LEAST_SIZE = 1e-300  # smallest |a| of which a logarithm is taken
 NEGLIGIBLE = 1e-3  # value of phi below which a deviation does not change an observation
 
@@ -58,10 +61,13 @@ class LocalDeviation(NamedTuple):
 
 
 class LocalDeviations:
-    """Local deviations among points ``n x d`` in the unit box; ``log_p0`` are log densities ``n`` as outliers."""
+    """Local deviations among points ``n x d`` in the unit box; ``log_p0`` are log densities ``n`` as outliers.
 
-    def __init__(self, places: Array, log_p0: Array, prior: OutlierPrior) -> None:
-        self._places, self._log_p0, self._prior = places, log_p0, prior
+    ``share`` is the share of outliers that is expected.
+    """
+
+    def __init__(self, places: Array, log_p0: Array, share: float) -> None:
+        self._places, self._log_p0, self._share = places, log_p0, share
 
     @cached_property
     def _squares(self) -> Array:
@@ -90,8 +96,8 @@ class LocalDeviations:
         size = residual * gp.units.scale
         log_size = float(self._log_p0[row]) + math.log(max(abs(size), LEAST_SIZE)) + 0.5 * (LOG_2PI + 1.0)
         together, gain, found = gp, 0.0, []
-        for radius in sorted(self._prior.deviation_radii):  # a wider deviation explains all rows of a narrower one
-            back = likewise & (self._nearness(row, radius) > self._prior.deviation_extent)
+        for radius in sorted(RADII):  # a wider deviation explains all rows of a narrower one
+            back = likewise & (self._nearness(row, radius) > EXTENT)
             rows = np.flatnonzero(back)
             with np.errstate(all="ignore"):  # a singular matrix says nothing about a deviation
                 if not together.inliers[rows].all():
@@ -116,8 +122,8 @@ class LocalDeviations:
     def _log_prior(self, radius: float) -> float:
         d = self._places.shape[1]
         log_ball = d / 2 * math.log(math.pi) - math.lgamma(d / 2 + 1) + d * math.log(radius)
-        least = math.log(self._prior.least_deviation_probability)
-        return min(max(math.log(self._prior.deviation_density) + log_ball, least), 0.0)
+        least = math.log(self._share / RARER)
+        return min(max(math.log(DENSITY) + log_ball, least), 0.0)
 
     def _nearness(self, row: int, radius: float) -> Array:
         """phi at all points, ``n``."""

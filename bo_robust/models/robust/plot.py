@@ -15,7 +15,7 @@ def plot_outliers(model: RobustGP, path: Path | str | None = None) -> Any:
     A ring marks the observations to measure again. The ``Figure`` of matplotlib is returned, and saved if there is a
     path. Before a fit all residuals are 0. Raises ``TypeError`` for another model.
     """
-    if not isinstance(model, RobustGP):
+    if not hasattr(model, "loo_zscore"):
         raise TypeError(f"model must be a RobustGP, got {type(model).__name__}; of a list, pass one model.")
     try:
         from matplotlib.figure import Figure

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
+from typing import cast
 
 import torch
 from botorch.models.model import Model, ModelList
@@ -28,9 +29,9 @@ def suggest_replicates(
     """Suggest the points to measure again before the acquisition is maximized, ``k x d`` with 1 <= k <= q, or None.
 
     An observation that is better than all inliers, but flagged as an outlier or held, is a gross error or a discovery.
-    A replicate decides. If it agrees, both become inliers, and a third observation makes sure of a flagged one. If it
-    does not, the point is never suggested again. Flagged observations are no longer suggested once replicates
-    contradicted as many as the model expects outliers, at least one.
+    A replicate decides. If it agrees, both become inliers. If it does not, the point is never suggested again. Flagged
+    observations are no longer suggested once replicates contradicted as many as the model expects outliers, at least
+    one.
 
     Args:
         model: A fitted model; only a ``RobustGP`` has outliers. The models of a list are asked one by one, each for its
@@ -62,16 +63,17 @@ def suggest_replicates(
     if isinstance(model, ModelList):
         if maximize is not None:
             raise ValueError("give maximize to each RobustGP of the list, and None to that of a constraint, instead.")
-        sided = [part for part in model.models if isinstance(part, RobustGP) and part.maximize is not None]
+        sided = [part for part in model.models if getattr(part, "maximize", None) is not None]
         suggestions = (suggest_replicates(part, q, candidates, X_pending=X_pending) for part in sided)
         return next((points for points in suggestions if points is not None), None)
-    if not isinstance(model, RobustGP):
+    if not getattr(model, "wants_replicates", False):
         return None
-    if not model.outliers_detected:
+    robust = cast(RobustGP, model)
+    if not robust.outliers_detected:
         raise ValueError("this RobustGP has not looked for outliers yet; call fit_gpytorch_mll first.")
-    _check_pending(X_pending, model.train_X_all)
-    rows, replicates = _undecided(model, candidates, maximize)
-    X, chosen = model.train_X_all, list[int]()
+    _check_pending(X_pending, robust.train_X_all)
+    rows, replicates = _undecided(robust, candidates, maximize)
+    X, chosen = robust.train_X_all, list[int]()
     for row in rows.tolist():
         pending = X_pending is not None and is_among(X[row], X_pending, nearly_equal)
         if not replicates[row, chosen].any() and not pending:
@@ -109,11 +111,10 @@ def replication_candidates(model: RobustGP, maximize: bool | None = None, replic
     """Rows of observations that are better than all that the others support, and need a replicate; the best first.
 
     Such an observation is an outlier and alone at its point, or has one replicate that is as good and an outlier too.
-    Or it is an inlier only because a replicate confirms it: the same gross error is rare twice, and does not occur
-    three times. Or it is held. ``replicates`` are by default those of ``model.replicate_mask()``.
+    Or it is held. ``replicates`` are by default those of ``model.replicate_mask()``.
     """
     value, replicates = model.signed_Y(maximize), model.replicate_mask() if replicates is None else replicates
-    supported = model.inlier_mask & ~model.held_mask & ~model.confirmed_by_replicate
+    supported = model.inlier_mask & ~model.held_mask
     best = value[supported].amax() if supported.any() else -math.inf
     # A replicate that is no better than what the others support has contradicted the observation.
     contradicted = (~model.inlier_mask | model.held_mask) & (replicates & (value <= best)).any(1)

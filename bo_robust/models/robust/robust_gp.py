@@ -7,7 +7,6 @@ of Ray Chowdhury & Gopalan (2019) do not cover it; ``TruncatedGP`` is the model 
 import copy
 import difflib
 import inspect
-import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -29,39 +28,39 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from bo_robust.models.marginal_likelihood import as_array, evidence_of
-from bo_robust.models.recommendation import RecommendingGP
 from bo_robust.models.reward_units import computable, smallest_deviation
-from bo_robust.models.robust.detection import OutlierDetection, OutlierSearch, SearchData, find_outliers, held_rows
+from bo_robust.models.robust.detection import detect, detect_at_present, restate
 from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale
 from bo_robust.models.robust.posterior import scaled_standardize, standardize_of
 from bo_robust.models.robust.prior import OutlierPrior
+from bo_robust.models.robust.search import Detection, SearchData
 from bo_robust.models.training_data import (
+    MovableGP,
     check_added,
     check_data,
     check_learnt,
     checked_limits,
     nearly_equal,
 )
+from bo_robust.models.verdict import TAIL, Prediction, Verdict
 from bo_robust.utils.input_checks import quoted
 from bo_robust.utils.linalg import on_cuda
-from bo_robust.utils.upstream import DefaultType
+from bo_robust.utils.upstream import (
+    DefaultType,
+    drop_prediction_strategy,
+    points_given,
+    shared_posterior_settings,
+)
 
 MANY = 0.25  # share of outliers above which the model warns
 UNEXPLAINED = 0.2  # share of an observation's variance that the others predict, below which the model warns
 ENOUGH = 40  # number of observations from which on it warns of unexplained variance
 CLOSE = 0.75  # similarity of names from which on one is taken for a misspelling of the other
+STATISTICS = ("inliers", "held", "probability", "zscore", "limit")  # fields of a detection, `n` each
 FEW = 300  # rows below which a fit takes less time on a CPU than its launches on a GPU
 
 
-DATA = ("train_X_all", "train_Y_all")
-STATISTICS = (
-    *("inlier_mask", "inlier_probability", "loo_zscore", "loo_zscore_limit"),
-    *("confirmed_by_replicate", "held_mask"),
-)
-STATE = (*DATA, *STATISTICS, "outliers_detected", "_scale")
-
-
-class RobustGP(RecommendingGP):
+class RobustGP(MovableGP):
     """``SingleTaskGP`` on the inliers of its data; ``fit_gpytorch_mll`` detects the outliers.
 
     The fit chooses the scale of the outcomes, inliers and hyperparameters together, by marginal likelihood. An
@@ -103,7 +102,8 @@ class RobustGP(RecommendingGP):
             ends there. The posterior is not cut, as a mean that is cut has no gradient.
 
     Attributes:
-        outlier_prior: All numbers of the detection, an :class:`OutlierPrior`, to be replaced before a fit.
+        detection: What a fit, :meth:`detect_outliers` or a loaded state decided; None before.
+        outlier_prior: ``outlier_share`` and ``outlier_density``, an :class:`OutlierPrior`.
         train_X_all: All points, ``n x d``, where ``train_inputs`` has those of the inliers.
         train_Y_all: All observations, ``n x 1``.
         inlier_mask: Whether each observation is an inlier, ``n`` bool.
@@ -111,9 +111,8 @@ class RobustGP(RecommendingGP):
         loo_zscore: Standardized leave-one-out residual of each observation given the other inliers, ``n``. Its variance
             has the noise that the search adds, so it is smaller than by the fitted model.
         loo_zscore_limit: Size of the residual at which inlier and outlier are equally likely, ``n``.
-        confirmed_by_replicate: Whether an observation is an inlier only because a replicate confirms it, ``n`` bool.
         held_mask: Whether an observation is held, on the good side or the bad one, ``n`` bool.
-        outliers_detected: Whether a fit, :meth:`detect_outliers` or a loaded state chose the inliers, a bool tensor.
+        outliers_detected: Whether there is a ``detection``.
 
     Raises ``ValueError`` for wrong data or options, and for noise that a likelihood fixes instead of ``train_Yvar``.
 
@@ -125,15 +124,11 @@ class RobustGP(RecommendingGP):
 
     _supports_batched_models = False  # Ax: one model for each metric
     has_exact_moments: ClassVar[bool] = True  # (:mod:`bo_robust.models.exact_moments`)
+    wants_replicates: ClassVar[bool] = True
+    centers: ClassVar[bool] = False  # outcome scales need the zero of the observations
     train_X_all: Tensor
     train_Y_all: Tensor
-    inlier_mask: Tensor
-    inlier_probability: Tensor
-    loo_zscore: Tensor
-    loo_zscore_limit: Tensor
-    confirmed_by_replicate: Tensor
-    held_mask: Tensor
-    outliers_detected: Tensor
+    detection: Detection | None
     outcome_transform: OutcomeTransform
     _train_Yvar_all: Tensor | None
 
@@ -181,7 +176,6 @@ class RobustGP(RecommendingGP):
             train_X, train_Y, train_Yvar, likelihood, covar_module, mean_module, outcome_transform, input_transform
         )
         self._set_data(train_X, train_Y, train_Yvar)
-        self._set_scale(IDENTITY)
         self.register_load_state_dict_post_hook(_restore)
 
     @classmethod
@@ -207,51 +201,137 @@ class RobustGP(RecommendingGP):
 
     def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
         """Choose the inliers and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
-        learns, Y = self._learns_scale, self.train_Y_all
+        learns = self._learns_scale
         given, limits = (IDENTITY, self.outcome_limits) if learns else (self.outcome_scale, None)
-        scale, detection = find_outliers(self._search_data(), given, limits)
-        self._set_scale(scale)
+        detection = detect(self._search_data(), given, limits)
         self._adopt(detection, restandardize=True)
         self._warn(detection)
         standard = fitted = self.to_standard_model()
-        if on_cuda(Y) and len(standard.train_targets) < FEW:
+        if on_cuda(self.train_Y_all) and len(standard.train_targets) < FEW:
             fitted = copy.deepcopy(standard).cpu()
         fit_gpytorch_mll(type(mll)(fitted.likelihood, fitted), **options)
         with torch.no_grad():
             for own, value in zip(standard.parameters(), fitted.parameters(), strict=True):
                 own.copy_(value)
         if self.num_outliers:  # at the hyperparameters now fitted
-            self.detect_outliers(restandardize=False, known_inliers=self.inlier_mask)
-            if learns:
-                self.inlier_probability.copy_(torch.as_tensor(detection.inlier_probability))
+            self._adopt(restate(self._search_data(), detection, probability=not learns), restandardize=False)
         return mll.eval()
 
     def to_standard_model(self) -> SingleTaskGP:
         """A ``SingleTaskGP`` of the inliers that shares these modules; ``ValueError`` if observations were added."""
-        return self.standard_model_of(torch.ones_like(self.train_targets, dtype=torch.bool))
+        drop_prediction_strategy(self)  # it would know nothing of a fit of the other model
+        return self._standard_model(torch.ones_like(self.train_targets, dtype=torch.bool))
 
-    def standard_model_of(self, rows: Tensor) -> SingleTaskGP:
+    def _standard_model(self, rows: Tensor) -> SingleTaskGP:
         """``SingleTaskGP`` of some of the inliers, ``k`` bool, that shares these modules."""
-        training = self.training
         self._check_nothing_added()
         modules = {"likelihood": self.likelihood, "covar_module": self.covar_module, "mean_module": self.mean_module}
-        X, Y = self.train_inputs[0][rows], self.train_targets[rows].unsqueeze(-1)
+        X, Y = points_given(self)[rows], self.train_targets[rows].unsqueeze(-1)
         model: Any = SingleTaskGP(X, Y, outcome_transform=None, **modules)
         model._supports_cache_root = self._supports_cache_root
         for name in ("outcome_transform", "input_transform"):  # set last, because the constructor would retrain them
             if hasattr(self, name):
                 setattr(model, name, getattr(self, name))
-        self.train(training)
-        return model.train(training)
+        return model.train(self.training)
+
+    def posterior(self, X: Tensor, *args: Any, **options: Any) -> Any:
+        """As of ``SingleTaskGP``, also from several threads at once."""
+        with shared_posterior_settings():
+            return super().posterior(X, *args, **options)
+
+    def _get_test_prior_mean_and_covariances(
+        self, train_inputs: Sequence[Tensor], test_inputs: Sequence[Tensor], **_: Any
+    ) -> tuple[Any, ...]:
+        """As GPyTorch's, which also needs the covariance of all points at once while another thread is in a kernel."""
+        (train,), (points,) = train_inputs, test_inputs
+        batch = torch.broadcast_shapes(train.shape[:-2], points.shape[:-2])
+        train, points = (x.expand(*batch, *x.shape[-2:]) for x in (train, points))
+        prior = self.forward(points)
+        own, cross = prior.lazy_covariance_matrix, self.covar_module(points, train)
+        return prior.loc, own.evaluate_kernel(), cross.evaluate_kernel(), batch, prior.event_shape, type(prior)
 
     @property
-    def flagged(self) -> Tensor:
-        """Which observations are outliers, ``n`` bool."""
-        return ~self.inlier_mask
+    def inlier_mask(self) -> Tensor:
+        return self._statistic("inliers")
+
+    @property
+    def inlier_probability(self) -> Tensor:
+        return self._statistic("probability")
+
+    @property
+    def loo_zscore(self) -> Tensor:
+        return self._statistic("zscore")
+
+    @property
+    def loo_zscore_limit(self) -> Tensor:
+        return self._statistic("limit")
+
+    @property
+    def held_mask(self) -> Tensor:
+        return self._statistic("held")
+
+    @property
+    def outliers_detected(self) -> bool:
+        return self.detection is not None
 
     @property
     def num_outliers(self) -> int:
         return int((~self.inlier_mask).sum())
+
+    def signed_Y(self, maximize: bool | None = None) -> Tensor:
+        """Observations ``n``, where larger is better; ``maximize=None`` is as the model was made, else True."""
+        maximize = self.maximize if maximize is None else maximize
+        return (self.train_Y_all if maximize is None or maximize else -self.train_Y_all).squeeze(-1)
+
+    def verdict(self, maximize: bool | None = None) -> Verdict:
+        """What the model says of its observations.
+
+        Observations held on the bad side count as reliable. ``maximize`` says which side is good; None: as the model
+        was made, and if that says nothing, both sides count as good. Before a fit all are reliable.
+        """
+        held, maximize = self.held_mask, self.maximize if maximize is None else maximize
+        if held.any() and maximize is not None:
+            value = self.signed_Y(maximize)
+            held = held & (value > value[self.inlier_mask & ~held].amax())
+        return Verdict.of(self.train_X_all, ~self.inlier_mask, held)
+
+    def recommendable(self, maximize: bool | None = None) -> Tensor:
+        """Whether each row's point may be recommended, ``n`` bool: where a reliable observation was made.
+
+        So a point is out if all its observations are outliers or held. ``maximize`` is as for :meth:`verdict`. Raises
+        ``ValueError`` before a fit.
+        """
+        self._check_detected()
+        return self.verdict(maximize).recommendable
+
+    def reliable_model(self, maximize: bool | None = None) -> SingleTaskGP:
+        """A ``SingleTaskGP`` of the reliable observations that shares these modules; errors as of :meth:`predict`."""
+        self._check_detected()
+        return self._standard_model(self.verdict(maximize).reliable[self.inlier_mask])
+
+    def predict(self, X: Tensor, maximize: bool | None = None) -> Prediction:
+        """What to report at points ``n x d``: mean and 95 % interval of f by the reliable observations alone.
+
+        They end at the ``outcome_limits``. ``maximize`` is as for :meth:`verdict`. Raises ``ValueError`` before a fit,
+        or if observations were added.
+        """
+        d = self.train_X_all.shape[-1]
+        if not (isinstance(X, Tensor) and X.ndim == 2 and X.shape[-1] == d):
+            raise ValueError(f"X must be points n x {d}, a tensor, got {quoted(X)}.")
+        model = self.reliable_model(maximize)
+        with torch.no_grad(), shared_posterior_settings():
+            posterior: Any = model.posterior(X)
+            mean = posterior.mean.squeeze(-1)
+            try:
+                ends = posterior.quantile(X.new_tensor([TAIL, 1.0 - TAIL])).squeeze(-1)
+                found = Prediction(mean, *ends)
+            except NotImplementedError:  # an outcome transform of the user's
+                found = Prediction.gaussian(mean, posterior.variance.squeeze(-1))
+            return Prediction(*torch.stack(found).clamp(*self.outcome_limits))
+
+    def _check_detected(self) -> None:
+        if not self.outliers_detected:
+            raise ValueError("this RobustGP has not looked for outliers yet; call fit_gpytorch_mll first.")
 
     def load_state_dict(  # type: ignore[override]
         self, state_dict: Mapping[str, Any], strict: bool = True, keep_transforms: bool = True, assign: bool = False
@@ -260,15 +340,30 @@ class RobustGP(RecommendingGP):
         # Targets are made anew from all observations, by the transforms of the state: BoTorch need not keep them.
         super().load_state_dict(state_dict, strict=strict, keep_transforms=False, assign=assign)
 
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], strict: bool, *lists: list[str]
-    ) -> None:
-        """Keep what the state says of outliers for :func:`_restore`, which runs when all modules have their state."""
-        self._loaded = {name: state_dict.get(prefix + name) for name in STATE}
-        scale = self._loaded["_scale"]
-        self._set_scale(OutcomeScale() if scale is None else OutcomeScale.of(scale))
-        ours = {prefix + name: getattr(self, name) for name in STATE}
-        super()._load_from_state_dict({**state_dict, **ours}, prefix, local_metadata, strict, *lists)
+    def get_extra_state(self) -> Tensor:
+        """The detection and its data, ``(n + 1) x (d + 6)``, the scale in the first row; empty before a detection.
+
+        One tensor passes wherever the others of a state dict do.
+        """
+        found = self.detection
+        if found is None:
+            return self.train_Y_all.new_empty(0, dtype=torch.float64)
+        statistics = [torch.from_numpy(getattr(found, name)) for name in STATISTICS]
+        columns = [*self.train_X_all.unbind(-1), self.train_Y_all[:, 0], *(x.to(self.train_Y_all) for x in statistics)]
+        rows = torch.stack([column.double() for column in columns], -1)
+        scale = rows.new_zeros(1, rows.shape[-1])
+        scale[0, : len(found.scale)] = scale.new_tensor(found.scale)
+        return torch.cat([scale, rows])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Keep a state for :func:`_restore`, which runs when all modules have theirs."""
+        self._loaded = state
+        self._set_scale(_scale_of(state))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        """Take the state of a model that knows nothing of outliers, such as a ``SingleTaskGP``, too."""
+        nothing = self.train_Y_all.new_empty(0, dtype=torch.float64)
+        super()._load_from_state_dict({f"{prefix}_extra_state": nothing, **state_dict}, prefix, *others)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> "RobustGP":
         """Return a model that has these observations as inliers too; raise ``ValueError`` unless they are finite."""
@@ -280,19 +375,9 @@ class RobustGP(RecommendingGP):
         check_learnt(inputs, targets, self.train_Y_all)
         return cast(RobustGP, super().get_fantasy_model(inputs, targets, **kwargs))
 
-    def detect_outliers(self, restandardize: bool = True, known_inliers: Tensor | None = None) -> None:
-        """Choose the inliers at the present hyperparameters; ``restandardize`` trains the outcome transform on them.
-
-        ``known_inliers``, ``m`` bool, is the choice of a fit among the first m rows; it stands if these are all.
-        """
-        first_inliers = None if known_inliers is None else known_inliers.cpu().numpy()
-        data = self._search_data()
-        detection = OutlierSearch(data, self.outcome_scale).detect(first_inliers)
-        if first_inliers is not None and len(first_inliers) == len(self.held_mask):
-            held = self.held_mask.cpu().numpy()
-        else:
-            held = held_rows(data, detection.inlier_mask, self.outcome_scale)
-        self._adopt(detection._replace(held_mask=held), restandardize)
+    def detect_outliers(self, restandardize: bool = True) -> None:
+        """Choose the inliers at the present hyperparameters; ``restandardize`` trains the outcome transform on them."""
+        self._adopt(detect_at_present(self._search_data(), self.outcome_scale), restandardize)
         self.eval()
 
     def set_train_data(
@@ -341,28 +426,26 @@ class RobustGP(RecommendingGP):
 
     def _set_scale(self, scale: OutcomeScale) -> None:
         """Standardize in this scale; the transform must be trained or loaded afterwards."""
-        self.register_buffer("_scale", self.train_Y_all.new_tensor(scale))
         if scale != self.outcome_scale:
             values = scale.transform(self.train_Y_all[scale.contains(self.train_Y_all)])
             standardize = Standardize(1, min_stdv=smallest_deviation(values)).to(values)
             self.outcome_transform = scaled_standardize(scale, standardize).train(self.training)
 
     def _set_data(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
-        for name, value in zip(DATA, (X, Y), strict=True):
-            self.register_buffer(name, value.detach().clone())
-        self.register_buffer("_train_Yvar_all", None if Yvar is None else Yvar.detach().clone(), persistent=False)
-        self._set_detection(OutlierDetection.without_search(np.ones(len(X), dtype=bool)), detected=False)
+        """Keep all data, of which nothing is known yet."""
+        for name, value in {"train_X_all": X, "train_Y_all": Y, "_train_Yvar_all": Yvar}.items():
+            self.register_buffer(name, None if value is None else value.detach().clone(), persistent=False)
+        self.detection = None
 
-    def _set_detection(self, detection: OutlierDetection, detected: bool = True) -> None:
-        """Keep the outlier statistics."""
-        template = self.train_Y_all
-        values = {name: torch.as_tensor(getattr(detection, name)) for name in STATISTICS}
-        for name, value in {**values, "outliers_detected": torch.tensor(detected)}.items():
-            self.register_buffer(name, value.to(template.device) if value.dtype == torch.bool else value.to(template))
+    def _statistic(self, name: str) -> Tensor:
+        """A field of the detection, ``n``, as a tensor beside the observations."""
+        every = np.ones(len(self.train_X_all), dtype=bool)
+        value = getattr(self.detection or Detection.without_search(every), name)
+        like = self.train_Y_all
+        return torch.tensor(value, dtype=None if value.dtype == bool else like.dtype, device=like.device)
 
     def _check_nothing_added(self) -> None:
-        self.train()
-        if not torch.equal(self.train_inputs[0], self.train_X_all[self.inlier_mask]):
+        if not torch.equal(points_given(self), self.train_X_all[self.inlier_mask]):
             raise ValueError("observations were added to this RobustGP; make and fit a new one of all data.")
 
     def within_limits(self) -> Tensor:
@@ -393,9 +476,12 @@ class RobustGP(RecommendingGP):
             possible=self.within_limits().cpu().numpy(),
         )
 
-    def _adopt(self, detection: OutlierDetection, restandardize: bool) -> None:
+    def _adopt(self, detection: Detection, restandardize: bool) -> None:
+        """Take a detection over; nothing else writes it."""
         self.train()
-        inliers = torch.as_tensor(detection.inlier_mask, device=self.train_Y_all.device)
+        self._set_scale(detection.scale)
+        self.detection = detection
+        inliers = self.inlier_mask
         X, Y = self.train_X_all[inliers], self.train_Y_all[inliers]
         Yvar = None if self._train_Yvar_all is None else self._train_Yvar_all[inliers]
         if hasattr(self, "outcome_transform"):
@@ -404,9 +490,8 @@ class RobustGP(RecommendingGP):
         super().set_train_data(X, Y.squeeze(-1), strict=False)
         if Yvar is not None:
             self.likelihood.noise_covar.noise = Yvar.squeeze(-1).clamp_min(min_fixed_noise.value(Yvar.dtype))
-        self._set_detection(detection)
 
-    def _warn(self, found: OutlierDetection) -> None:
+    def _warn(self, found: Detection) -> None:
         n, outliers, explained = len(self.inlier_mask), self.num_outliers, found.explained
         if found.undecided:
             notice = (
@@ -428,12 +513,19 @@ class RobustGP(RecommendingGP):
         warnings.warn(notice, UserWarning, stacklevel=4)
 
 
+def _scale_of(state: Tensor) -> OutcomeScale:
+    """The outcome scale of an extra state; the identity of an empty one."""
+    return OutcomeScale(*state[0, : len(IDENTITY)].tolist()) if len(state) else IDENTITY
+
+
 def _restore(model: RobustGP, _: Any) -> None:
     """Restore the outliers of a loaded state, or detect them in data that the state does not know."""
-    state: dict[str, Any] = model.__dict__.pop("_loaded")
-    complete = all(value is not None for value in state.values()) and bool(state["outliers_detected"])
-    if not complete or any(not torch.equal(state[x].to(model.get_buffer(x)), model.get_buffer(x)) for x in DATA):
+    state: Tensor = model.__dict__.pop("_loaded").to("cpu", torch.float64)
+    data = torch.cat([model.train_X_all, model.train_Y_all], -1).to(state)
+    d = data.shape[-1]
+    if len(state) == 0 or not torch.equal(state[1:, :d], data):
         return model.detect_outliers(restandardize=False)
-    saved = {name: state[name].to(model.get_buffer(name)).cpu().numpy() for name in STATISTICS}
-    model._adopt(OutlierDetection(**saved, explained=math.nan), restandardize=False)
+    inliers, held, probability, zscore, limit = (column.numpy() for column in state[1:, d:].unbind(-1))
+    found = Detection(_scale_of(state), inliers > 0.0, held > 0.0, probability, zscore, limit)
+    model._adopt(found, restandardize=False)
     model.eval()

@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from bo_robust import RobustGP
 from bo_robust.models.marginal_likelihood import Prior, evidence_of
 from bo_robust.models.reward_units import Units, rescaling_unit, robust_units, spread_units
 from bo_robust.models.robust.conditioned_gp import ConditionedGP
-from bo_robust.models.robust.detection import OutlierSearch, SearchData, _predicting
+from bo_robust.models.robust.detection import _predicting
 from bo_robust.models.robust.outcome_scale import OutcomeScale
 from bo_robust.models.robust.prior import OutlierPrior
+from bo_robust.models.robust.search import CLUSTER_RADIUS, OutlierSearch, SearchData
 from tests.problems import fit
 
 N = 9
@@ -45,7 +47,7 @@ def search(X, Y, share=0.02, standardized=False, yvar=None):
 
 def spread(X, y):
     """The robust standard deviation of the search."""
-    return spread_units(y, boxed(X), OutlierPrior().cluster_radius).scale
+    return spread_units(y, boxed(X), CLUSTER_RADIUS).scale
 
 
 def naive_loo(prior, y, inliers):
@@ -101,7 +103,7 @@ class TestSearch:
     def test_which_replicates_are_inliers(self, replicates, inliers):
         X = torch.cat([torch.full((len(replicates), 1), 0.55), torch.linspace(0.0, 1.0, 10).unsqueeze(-1)]).double()
         Y = torch.cat([torch.tensor(replicates), torch.linspace(-0.2, 0.2, 10)]).unsqueeze(-1).double()
-        found = search(X, Y)[0].fit().inlier_mask
+        found = search(X, Y)[0].fit().inliers
         assert np.flatnonzero(found[: len(replicates)]).tolist() == inliers
         assert found[len(replicates) :].all()
 
@@ -109,19 +111,19 @@ class TestSearch:
         X, Y = data()
         Y[4] += 3.0
         found, evidence = search(X, Y)
-        result, y = found.detect(), Y.numpy().ravel()
-        residual, variance = naive_loo(prior_of(evidence, X, y), y, result.inlier_mask)
-        assert not result.inlier_mask[4]
-        assert result.inlier_mask.sum() == N - 1
-        np.testing.assert_allclose(result.loo_zscore, residual / np.sqrt(variance), atol=1e-9)
+        result, y = found.at_present(), Y.numpy().ravel()
+        residual, variance = naive_loo(prior_of(evidence, X, y), y, result.inliers)
+        assert not result.inliers[4]
+        assert result.inliers.sum() == N - 1
+        np.testing.assert_allclose(result.zscore, residual / np.sqrt(variance), atol=1e-9)
         # It is the first outlier, and any other one would be the second.
         first, second = (math.exp(price(X, y, k) - price(X, y, k - 1)) for k in (1, 2))
-        height = np.where(result.inlier_mask, second, first)
+        height = np.where(result.inliers, second, first)
         inlier = stats.norm.pdf(residual, 0.0, np.sqrt(variance))
-        np.testing.assert_allclose(result.inlier_probability, inlier / (inlier + height), atol=1e-12)
-        at_limit = stats.norm.pdf(result.loo_zscore_limit * np.sqrt(variance), 0.0, np.sqrt(variance))
+        np.testing.assert_allclose(result.probability, inlier / (inlier + height), atol=1e-12)
+        at_limit = stats.norm.pdf(result.limit * np.sqrt(variance), 0.0, np.sqrt(variance))
         np.testing.assert_allclose(at_limit, height)
-        np.testing.assert_array_equal(result.inlier_mask, np.abs(result.loo_zscore) < result.loo_zscore_limit)
+        np.testing.assert_array_equal(result.inliers, np.abs(result.zscore) < result.limit)
 
     def test_an_outlier_costs_more_the_farther_out_it_is(self):
         """Median 0 and robust standard deviation s = 1.4826: density / s up to 5 s, a quarter at 10 s."""
@@ -141,10 +143,10 @@ class TestSearch:
         X, Y = data(seed=seed, noise=0.3)
         Y[seed] += 4.0
         found, evidence = search(X, Y)
-        result, y = found.detect(), Y.numpy().ravel()
-        best = objective(evidence, X, y, result.inlier_mask)
+        result, y = found.at_present(), Y.numpy().ravel()
+        best = objective(evidence, X, y, result.inliers)
         for i in range(N):
-            other = result.inlier_mask.copy()
+            other = result.inliers.copy()
             other[i] = not other[i]
             if 2 * other.sum() >= N:
                 assert objective(evidence, X, y, other) <= best + 1e-6
@@ -157,14 +159,14 @@ class TestSearch:
         y = Y.numpy().ravel()
         sets = [np.array(rows) for rows in itertools.product([True, False], repeat=N) if 2 * sum(rows) >= N]
         best = max(sets, key=lambda rows: objective(evidence, X, y, rows))
-        np.testing.assert_array_equal(found.detect().inlier_mask, best)
+        np.testing.assert_array_equal(found.at_present().inliers, best)
         np.testing.assert_array_equal(np.flatnonzero(~best), [1, 6])
 
     @pytest.mark.parametrize("zeros", [5, 12])
     def test_a_needle_in_zeros_is_no_outlier(self, zeros):
         X, _ = data(20)
         Y = (X - X.sort(0).values[-(20 - zeros)]).clamp_min(0.0) * 50.0 + (0.0 if zeros == 12 else X)
-        assert search(X, Y)[0].fit().inlier_mask.all()
+        assert search(X, Y)[0].fit().inliers.all()
 
     def test_outliers_where_most_observations_are_equal(self):
         """A small bump on a flat function, and two readings far above it."""
@@ -173,7 +175,7 @@ class TestSearch:
         assert (Y == 0.0).sum() > 15
         Y[[3, 25], 0] += torch.tensor([5.0, -4.0], dtype=torch.float64)
         for result in (search(X, Y)[0].fit(), search(X, -Y)[0].fit()):
-            assert np.flatnonzero(~result.inlier_mask).tolist() == [3, 25]
+            assert np.flatnonzero(~result.inliers).tolist() == [3, 25]
 
     @pytest.mark.parametrize("seed", [3, 8, 32])
     def test_half_stay_where_more_than_half_are_wrong(self, seed):
@@ -182,7 +184,7 @@ class TestSearch:
         scale = torch.tensor([0.1] * 5 + [40.0] * 7, dtype=torch.float64).unsqueeze(1)
         Y = scale * torch.cat([torch.randn(k, 1, generator=draws, dtype=torch.float64) for k in (5, 7)])
         found, _ = search(X, Y, share=0.4, yvar=torch.full_like(Y, 1e-4))
-        assert 6 <= found.detect().inlier_mask.sum() < 12
+        assert 6 <= found.at_present().inliers.sum() < 12
 
 
 def test_a_search_has_one_thread(monkeypatch):
@@ -280,7 +282,7 @@ def test_a_scale_that_predicts_badly_is_not_the_models(monkeypatch):
     X, Y = data(10)
     y = (3.0 + Y).numpy().ravel()
     searches = [search(X, 3.0 + Y)[0], search(X, 3.0 + Y)[0]]
-    found = [each.detect()._replace(inlier_mask=np.ones(10, dtype=bool)) for each in searches]
+    found = [replace(each.at_present(), inliers=np.ones(10, dtype=bool)) for each in searches]
     for errors, gain, chosen in ((1.08, 0.5, 0), (1.08, 1.0, 1), (1.2, 99.0, 0)):
         for each, size in zip(searches, (1.0, errors), strict=True):
             monkeypatch.setattr(each, "predictions", lambda inliers, size=size: y - size)

@@ -3,7 +3,7 @@
 import copy
 import math
 import random
-import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,9 +16,9 @@ from botorch.utils.sampling import draw_sobol_samples
 
 from bo_robust import RobustGP
 from bo_robust.models import suggest_replicates
-from bo_robust.models.robust.detection import OutlierSearch
 from bo_robust.models.robust.outcome_scale import OutcomeScale
 from bo_robust.models.robust.replication import replication_candidates
+from bo_robust.models.robust.search import OutlierSearch
 from bo_robust.proposals.suggest import suggest
 from tests.problems import fit, outliers
 
@@ -64,9 +64,9 @@ def test_a_held_observation_is_an_inlier_of_the_scale_and_no_other(held):
 def test_a_held_observation_is_not_reported_or_recommended(held):
     model, wrong = held
     X, Y = model.train_X_all, model.train_Y_all
-    assert not model.reliable_mask()[wrong]
+    assert not model.verdict().reliable[wrong]
     assert not model.recommendable()[wrong]
-    assert model.reliable_mask(maximize=False)[wrong]  # for a minimizer it is on the bad side
+    assert model.verdict(maximize=False).reliable[wrong]  # for a minimizer it is on the bad side
     assert not RobustGP(X, Y, maximize=None).outliers_detected
     found = model.predict(X)
     assert float(found.mean.max()) < 110.0
@@ -103,9 +103,9 @@ def test_it_is_asked_for_first_and_its_replicate_decides(held):
     agreed = fit(RobustGP(torch.cat([X, point]), torch.cat([Y, 0.97 * Y[wrong : wrong + 1]])))
     assert not agreed.held_mask.any()
     assert agreed.recommendable()[wrong]
-    assert torch.equal(suggest_replicates(agreed), point)  # a third one makes sure
+    assert suggest_replicates(agreed) is None
     contradicted = fit(RobustGP(torch.cat([X, point]), torch.cat([Y, 0.1 * Y[wrong : wrong + 1]])))
-    assert not contradicted.reliable_mask()[wrong]
+    assert not contradicted.verdict().reliable[wrong]
     assert contradicted.recommendable()[wrong]  # by the second reading
     assert float(contradicted.predict(point).mean) < 110.0
     assert suggest_replicates(contradicted) is None
@@ -121,8 +121,8 @@ def test_both_sides_are_held_and_states_keep_them(held):
     other.load_state_dict(model.state_dict())
     assert torch.equal(other.held_mask, model.held_mask)
     unsided = fit(RobustGP(X, Y, maximize=None))
-    assert not unsided.reliable_mask()[wrong]
-    assert unsided.reliable_mask(maximize=False)[wrong]
+    assert not unsided.verdict().reliable[wrong]
+    assert unsided.verdict(maximize=False).reliable[wrong]
 
 
 @pytest.mark.slow
@@ -225,7 +225,7 @@ def test_a_detection_without_a_fit_does_not_trust_it_either(held):
     model, wrong = held
     again = copy.deepcopy(model)
     again.detect_outliers()
-    assert (~again.reliable_mask()).nonzero().flatten().tolist() == [wrong]
+    assert (~again.verdict().reliable).nonzero().flatten().tolist() == [wrong]
 
 
 @pytest.mark.parametrize(("factor", "is_held"), [(10.0, True), (0.1, True), (2.5, False), (0.4, False)])
@@ -235,7 +235,7 @@ def test_what_is_held_agrees_better_without_a_factor_of_ten(factor, is_held):
     Y = torch.ones_like(X) * (1.0 + 1e-3 * torch.arange(9.0).unsqueeze(-1).double())
     Y[4] *= factor
     search = OutlierSearch(RobustGP(X, Y)._search_data(), OutcomeScale(0.0))
-    found = search.detect()._replace(loo_mean=np.zeros(9))
+    found = replace(search.at_present(), loo_mean=np.zeros(9))
     assert search.mistyped(Y.numpy().ravel(), found).tolist() == [is_held and row == 4 for row in range(9)]
 
 
@@ -257,7 +257,7 @@ def failing(*args, **options):
 
 @pytest.mark.parametrize("space", [{}, {"conditions": [2]}])
 def test_where_no_fit_succeeds_nothing_is_held(monkeypatch, space):
-    monkeypatch.setattr(sys.modules["bo_robust.proposals.analysis"], "fit_gpytorch_mll", failing)
+    monkeypatch.setattr("bo_robust.proposals.core.fit_gpytorch_mll", failing)
     X, Y, _ = table(3)
     found = suggest(X, Y, bounds=BOX, raw_samples=16, restarts=1, **space)
     assert not (found.held | found.outliers).any()

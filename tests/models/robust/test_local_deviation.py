@@ -39,7 +39,7 @@ def test_log_odds_are_those_of_dense_densities():
     inliers = np.ones(n, dtype=bool)
     inliers[[3, 7]] = False
     log_p0 = np.log(draws.uniform(0.01, 0.1, n))
-    deviations = LocalDeviations(places, log_p0, OutlierPrior())
+    deviations = LocalDeviations(places, log_p0, OutlierPrior.share)
     for each in deviations.about(3, ConditionedGP(prior, y, inliers, Units(0.0, 1.0)), odds):
 
         def log_density(rows, covariance):
@@ -69,7 +69,7 @@ def test_log_odds_with_a_contradicting_inlier_are_those_of_dense_densities():
     log_p0 = np.log(draws.uniform(0.01, 0.1, n))
     before = np.ones(n, dtype=bool)
     before[[3, 7]] = False
-    deviations = LocalDeviations(places, log_p0, OutlierPrior())
+    deviations = LocalDeviations(places, log_p0, OutlierPrior.share)
     given = ConditionedGP(prior, y, before, Units(0.0, 1.0))
 
     def log_density(rows, covariance):
@@ -121,7 +121,7 @@ def test_a_clipped_observation_is_no_error_instead():
     prior = Prior(np.zeros(6), np.exp(-2.0 * (places - places.T) ** 2), np.full(6, 0.1))
     given = ConditionedGP(prior, y, np.array([1, 1, 0, 0, 0, 1], dtype=bool), Units(0.0, 1.0))
     log_p0 = np.where(np.arange(6) == 1, math.inf, -3.0)
-    deviations = LocalDeviations(places, log_p0, OutlierPrior())
+    deviations = LocalDeviations(places, log_p0, OutlierPrior.share)
     odds = np.linspace(-4.0, -1.0, 6)
     assert {each.log_odds for each in deviations.instead_of(np.array([1]), 2, given, odds)} == {-math.inf}
 

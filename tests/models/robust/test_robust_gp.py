@@ -1,5 +1,7 @@
 import io
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -297,7 +299,7 @@ class TestState:
         if known == "hyperparameters":
             state = saved.to_standard_model().state_dict()
         elif known == "nothing of outliers":
-            state["outliers_detected"] = torch.tensor(False)
+            state["_extra_state"] = torch.empty(0)
         for nest in (lambda model: model, lambda model: ModuleDict({"yield": model})):
             other, prefix = RobustGP(X, Y), "yield." if nest(saved) is not saved else ""
             nest(other).load_state_dict({prefix + name: value for name, value in state.items()}, strict=True)
@@ -391,3 +393,49 @@ class TestLoops:
         fit_gpytorch_mll(SumMarginalLogLikelihood(both.likelihood, both))
         assert [outliers(model) for model in both.models[:2]] == [rows, others]
         assert_equal(both.models[0], fit(RobustGP(X, Y)))
+
+
+@pytest.fixture(scope="module")
+def skewed():
+    """A model with outliers and a learnt scale."""
+    X = torch.rand(30, 2, generator=torch.Generator().manual_seed(0)).double()
+    Y = (3.0 * torch.sin(5.0 * X[:, :1]) + 2.0 * X[:, 1:]).exp()
+    Y[3] *= 1000.0
+    model = fit(RobustGP(X, Y))
+    assert outliers(model) == [3]
+    assert model.outcome_scale.is_logarithm
+    return model
+
+
+class TestThreads:
+    """GPyTorch's settings and its lazy kernels are global; ``SingleTaskGP`` differs in the last digits."""
+
+    @staticmethod
+    def moments_at(model, seed):
+        with torch.no_grad():
+            posterior = model.posterior(torch.rand(4, 2, generator=torch.Generator().manual_seed(seed)).double())
+            return torch.cat([posterior.mean, posterior.variance])
+
+    def test_threads_get_what_one_gets(self, skewed):
+        expected = [self.moments_at(skewed, seed) for seed in range(20)]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda k: self.moments_at(skewed, k % 20), range(400)))
+        assert all(torch.equal(one, expected[k % 20]) for k, one in enumerate(found))
+
+    def test_a_thread_held_inside_changes_nothing(self, skewed, monkeypatch):
+        expected, inside, goes_on = self.moments_at(skewed, 0), threading.Event(), threading.Event()
+        forward = skewed.covar_module.forward
+
+        def waiting(*args, **options):
+            if threading.current_thread() is not threading.main_thread() and not inside.is_set():
+                inside.set()
+                assert goes_on.wait(20.0)
+            return forward(*args, **options)
+
+        monkeypatch.setattr(skewed.covar_module, "forward", waiting)
+        with ThreadPoolExecutor(1) as pool:
+            held = pool.submit(self.moments_at, skewed, 1)
+            assert inside.wait(20.0)
+            assert torch.equal(self.moments_at(skewed, 0), expected)
+            goes_on.set()
+            assert torch.equal(held.result(20.0), self.moments_at(skewed, 1))

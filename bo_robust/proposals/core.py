@@ -1,0 +1,398 @@
+"""From what was measured to what is measured next and what is used: one decision, of which every host is a translation.
+
+A :class:`Problem` has the designs that there are and what was measured; :func:`fit` makes models of it. From these,
+:func:`replicate`, :func:`search` and :func:`recommend` are functions without state, and :func:`propose` calls them in
+turn. A host that fits and searches by itself, as Ax does, has :class:`SidedModel` alone.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import torch
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
+from botorch.acquisition.multi_objective.objective import IdentityMCMultiOutputObjective
+from botorch.acquisition.objective import GenericMCObjective
+from botorch.exceptions import BotorchWarning, ModelFittingError
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.utils.multi_objective.hypervolume import infer_reference_point
+from botorch.utils.multi_objective.pareto import is_non_dominated
+from gpytorch.constraints import GreaterThan
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.priors import LogNormalPrior
+from gpytorch.utils.warnings import GPInputWarning
+from linear_operator.utils.warnings import NumericalWarning
+from torch import Tensor
+
+from bo_robust.acquisition.exclusion import Elsewhere, WhereTrialsSucceed
+from bo_robust.acquisition.noisy_improvement import noisy_improvement
+from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
+from bo_robust.models import marginal_moments, suggest_replicates
+from bo_robust.models.marginal_likelihood import fit_evidence
+from bo_robust.models.verdict import Prediction, Verdict, predict, reliable_model, verdict_of
+from bo_robust.proposals.methods import Choice
+from bo_robust.proposals.outcomes import Outputs
+from bo_robust.proposals.space import among, seed_of
+from bo_robust.utils.linalg import is_among
+
+NOISE_FLOOR = 1e-6  # least noise variance that is learned; BoTorch's 1e-4 blurs the optimum of a noise-free objective
+
+# PyTorch has one generator for all threads, BoTorch's fits and searches draw from it, and a proposal is a function of
+# its problem; so processes, not threads, make several at once.
+_one_at_a_time = threading.RLock()
+
+
+@dataclass(frozen=True)
+class SidedModel:
+    """A fitted model of one outcome, and which of its values are good.
+
+    Attributes:
+        model: The model.
+        maximize: Whether large values are good; None: as the model was made.
+        X: The points of its observations, ``n x d``.
+    """
+
+    model: Any
+    maximize: bool | None
+    X: Tensor
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        return verdict_of(self.model, self.X, self.maximize)
+
+    def predict(self, X: Tensor) -> Prediction:
+        """Mean and 95 % interval at points ``k x d``, by the reliable observations."""
+        return predict(self.model, X, self.maximize)
+
+
+def replicates(
+    objectives: Sequence[SidedModel], finite: bool = False, X_pending: Tensor | None = None
+) -> Iterator[Tensor]:
+    """The points to measure again before others, ``d`` each, the best of each objective first.
+
+    In a ``finite`` space a replicate is of an equal point. Points of ``X_pending``, ``m x d``, are left out.
+    """
+    for sided in objectives:
+        model, X = sided.model, sided.X
+        if getattr(model, "wants_replicates", False) and model.outliers_detected:
+            candidates = X if finite else None
+            points = suggest_replicates(model, len(X), candidates, maximize=sided.maximize, X_pending=X_pending)
+            if points is not None:
+                yield from points
+                X_pending = points if X_pending is None else torch.cat([X_pending, points])
+
+
+def recommendable(outcomes: Sequence[SidedModel], X: Tensor) -> Tensor:
+    """Which points ``k x d`` may be recommended, ``k`` bool: where no outcome has unreliable observations alone."""
+    refused = [sided.X[~sided.verdict.recommendable] for sided in outcomes]
+    return ~is_among(X, torch.cat([X[:0], *refused]))
+
+
+class Budget(NamedTuple):
+    """Local searches for the best acquisition value, and random points that give their starts."""
+
+    restarts: int
+    raw_samples: int
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What there is to choose from, and what was measured, is under way or failed.
+
+    Attributes:
+        space: The designs, with the conditions if there are some.
+        outputs: What was observed, ``n`` rows.
+        choice: Model and acquisition function.
+        X: Designs measured, ``n x d``, in the units of the data, as the others.
+        pending: Designs under way, ``p x d``.
+        failed: Designs whose measurement failed, ``f x d``.
+        repeats: Whether expected improvement may repeat a design of a finite space: "never" or "if noisy".
+        seed: Seed of all random numbers.
+        device: Of models and searches.
+    """
+
+    space: Any
+    outputs: Outputs
+    choice: Choice
+    X: Tensor
+    pending: Tensor
+    failed: Tensor
+    repeats: str
+    seed: int
+    device: str
+
+
+class Recommendation(NamedTuple):
+    """The row of the design to use now, or None, with mean and 95 % interval there in units of Y."""
+
+    row: int | None = None
+    mean: float = math.nan
+    interval: tuple[float, float] = (math.nan, math.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The models of a problem; large objectives and small constraints are good.
+
+    Attributes:
+        problem: The problem.
+        U: Coordinates of the designs measured, ``n x D``; ``pending`` and ``failed`` are those of the others.
+        objectives: Models of the objectives.
+        constraints: Models of the constraints.
+        failing: Model of failures; None where none failed.
+        outliers: Which observations a model flags, ``n`` bool.
+        held: Which observations of objectives are held on the good side, ``n`` bool.
+        recommendable: Which designs may be recommended, ``n`` bool; ``feasible`` are those that the space allows.
+    """
+
+    problem: Problem
+    U: Tensor
+    pending: Tensor
+    failed: Tensor
+    objectives: list[SidedModel]
+    constraints: list[SidedModel]
+    failing: SingleTaskGP | None
+    outliers: Tensor
+    held: Tensor
+    recommendable: Tensor
+    feasible: Tensor
+
+    @property
+    def outcomes(self) -> list[SidedModel]:
+        return [*self.objectives, *self.constraints]
+
+    @cached_property
+    def model(self) -> Any:
+        """The model of all outputs."""
+        models = [sided.model for sided in self.outcomes]
+        return models[0] if len(models) == 1 else ModelListGP(*models)
+
+    @cached_property
+    def known_pending(self) -> Tensor:
+        """Rows of the pending designs that the acquisition function gets, the foremost where they are many."""
+        problem = self.problem
+        every = torch.arange(len(problem.pending))
+        # A bound of one design is cheap.
+        cheap = problem.choice.acquisition is not None and not problem.space.conditioned
+        most = MOST_PENDING_OF_BOUNDS if problem.space.conditioned else MOST_PENDING
+        if cheap or len(every) <= most:
+            return every
+        pending = _coordinates(self, problem.pending)
+        return foremost_pending(_acquisition(self, None), pending, most, _designs(self, problem.pending)).cpu()
+
+
+def fit(problem: Problem) -> Fitted:
+    """Fit a model to each output, and one to failures."""
+    space, outputs, X = problem.space, problem.outputs, problem.X
+    U, pending, failed = (space.encode(x).to(problem.device) for x in (X, problem.pending, problem.failed))
+    outliers = torch.zeros(len(X), dtype=torch.bool, device=U.device)
+    held, feasible = outliers.clone(), space.feasible(X).to(U.device)
+    fitted: list[SidedModel] = []
+    with seeded(problem, "fit", len(X)):
+        for j, y in enumerate(outputs.scaled.to(U.device).unbind(-1)):
+            rows = y.isfinite()
+            build = partial(problem.choice.build, U[rows], y[rows].unsqueeze(-1), outputs.options[j])
+            model = _fitted(build, **_modules(problem.choice, U))
+            sided = SidedModel(model, j < outputs.objectives, U[rows])
+            fitted.append(sided)
+            outliers[rows] |= sided.verdict.flagged
+            if sided.maximize:
+                held[rows] |= sided.verdict.held
+        designs = [space.encode_designs(x).to(U) for x in (X, problem.failed)]
+        failing = _failure_model(*designs) if len(failed) else None
+    objectives, constraints = fitted[: outputs.objectives], fitted[outputs.objectives :]
+    may = feasible & recommendable(fitted, U)
+    return Fitted(problem, U, pending, failed, objectives, constraints, failing, outliers, held, may, feasible)
+
+
+def propose(
+    problem: Problem, fitted: Fitted | None, q: int, trial: int, num_initial: int, budget: Budget
+) -> tuple[Tensor, Tensor]:
+    """The next designs ``q x d``, and which of them repeat one that was measured, ``q`` bool."""
+    chosen, again = problem.X[:0], list[bool]()
+    for k in range(trial, trial + q):
+        measured = None
+        if fitted is None or trial < num_initial:
+            x = problem.space.initial(problem.seed, k, torch.cat([problem.X, problem.pending, problem.failed, chosen]))
+        else:
+            measured = replicate(fitted, chosen)
+            x = search(fitted, chosen, k, budget) if measured is None else measured
+        chosen, again = torch.cat([chosen, x]), [*again, measured is not None]
+    return chosen, torch.tensor(again, dtype=torch.bool)
+
+
+def replicate(fitted: Fitted, chosen: Tensor) -> Tensor | None:
+    """A measured design to measure again first, ``1 x d``, beside the chosen ones; or None."""
+    problem = fitted.problem
+    if problem.space.conditioned:
+        return None
+    elsewhere = torch.cat([fitted.pending, fitted.failed, problem.space.encode(chosen).to(fitted.U)])
+    finite = problem.space.candidates is not None
+    designs = (problem.X[(u == fitted.U).all(-1)][:1] for u in replicates(fitted.objectives, finite, elsewhere))
+    return next((x for x in designs if problem.space.holds(x)), None)
+
+
+def search(fitted: Fitted, chosen: Tensor, trial: int, budget: Budget) -> Tensor:
+    """The design of the largest acquisition value, ``1 x d``, beside the chosen ones."""
+    problem = fitted.problem
+    with seeded(problem, "search", trial):
+        pending = _coordinates(fitted, torch.cat([problem.pending[fitted.known_pending], chosen]))
+        acqf = _acquisition(fitted, pending if len(pending) else None)
+        if fitted.failing is not None:
+            acqf = WhereTrialsSucceed(acqf, fitted.failing)
+        if len(fitted.known_pending) < len(fitted.pending) and not problem.space.conditioned:
+            acqf = Elsewhere(acqf, fitted.pending)
+        return problem.space.maximize(acqf, *budget, fitted.U.device, _taken(fitted, chosen))
+
+
+def expected(fitted: Fitted) -> Tensor:
+    """Means of the objectives at the designs measured, ``n x m``, in units of Y."""
+    outputs, m = fitted.problem.outputs, len(fitted.objectives)
+    mean = torch.stack([sided.predict(fitted.U).mean for sided in fitted.objectives], -1)
+    return outputs.center[:m] + outputs.scale[:m] * mean.cpu()
+
+
+def recommend(fitted: Fitted) -> Recommendation:
+    """The measured design of the largest mean that may be recommended; none of several objectives."""
+    problem, may = fitted.problem, fitted.recommendable.clone()
+    if len(fitted.objectives) > 1:
+        return Recommendation()
+    (objective,) = fitted.objectives
+    if problem.space.conditioned:
+        row, value, std = problem.space.best(reliable_model(objective.model, maximize=True), problem.X, may)
+        found = torch.stack(Prediction.gaussian(*torch.tensor([[value], [std**2]], dtype=torch.float64)))
+        return _in_units(problem.outputs, row, found.clamp(*objective.model.outcome_limits)[:, 0])
+    for constraint in fitted.constraints:
+        may &= constraint.predict(fitted.U).mean <= 0.0
+    if not may.any():
+        return Recommendation()
+    found = torch.stack(objective.predict(fitted.U))
+    row = int(found[0].where(may, -math.inf).argmax())
+    return _in_units(problem.outputs, row, found[:, row])
+
+
+def _in_units(outputs: Outputs, row: int | None, found: Tensor) -> Recommendation:
+    """The row, with mean and interval there, three numbers of the model, in units of Y."""
+    mean, *ends = (outputs.center[0] + outputs.scale[0] * found.cpu()).tolist()
+    return Recommendation(row, mean, (min(ends), max(ends)))
+
+
+def _designs(fitted: Fitted, x: Tensor) -> Tensor:
+    """Coordinates of designs without their conditions."""
+    coordinates: Tensor = fitted.problem.space.encode_designs(x).to(fitted.U)
+    return coordinates
+
+
+def _coordinates(fitted: Fitted, x: Tensor) -> Tensor:
+    """Coordinates of designs, without their conditions where some are not known yet."""
+    coordinates: Tensor = fitted.problem.space.encode(x).to(fitted.U)
+    return coordinates if coordinates.isfinite().all() else _designs(fitted, x)
+
+
+def _taken(fitted: Fitted, chosen: Tensor) -> Tensor:
+    """Designs of a finite space, ``k x d``, that should not be proposed, because other observations teach more.
+
+    They are those under way or failed, and those measured where the noise is small against what is unknown elsewhere.
+    """
+    problem, space = fitted.problem, fitted.problem.space
+    if space.candidates is None or problem.choice.acquisition is not None:  # which chooses repeats itself
+        return problem.X[:0]
+    elsewhere = torch.cat([problem.pending, problem.failed, chosen])
+    if problem.repeats == "never":
+        return torch.cat([elsewhere, problem.X])
+    free = ~among(space.candidates, torch.cat([elsewhere, problem.X]))
+    if not free.any():
+        return elsewhere
+    U = space.encode(space.candidates[free]).to(fitted.U)
+    models = [sided.model for sided in fitted.outcomes]
+    with torch.no_grad():
+        unknown = [marginal_moments(model, U)[1].amax() for model in models]
+        readings = [model.posterior(U[:1], observation_noise=True).variance for model in models]
+        noise = [y - model.posterior(U[:1]).variance for y, model in zip(readings, models, strict=True)]
+    noisy = all(one > left for one, left in zip(noise, unknown, strict=True))
+    return elsewhere if noisy else torch.cat([elsewhere, problem.X])
+
+
+def _acquisition(fitted: Fitted, pending: Tensor | None) -> Any:
+    choice, m = fitted.problem.choice, len(fitted.objectives)
+    if choice.acquisition is not None:
+        generator = torch.Generator().manual_seed(int(torch.randint(2**62, (1,))))
+        return choice.acquire(fitted.model, pending, generator)
+    # What is to be improved on: where no design will do, all.
+    every = torch.ones_like(fitted.feasible)
+    baseline = fitted.U[next(rows for rows in (fitted.recommendable, fitted.feasible, every) if rows.any())]
+    options: dict[str, Any] = {"X_pending": pending, "prune_baseline": True}
+    if fitted.constraints:
+        options["constraints"] = [partial(_output, j) for j in range(m, len(fitted.outcomes))]
+    if not fitted.problem.outputs.several:
+        return noisy_improvement(fitted.model, baseline, **options)
+    if m == 1:
+        objective = GenericMCObjective(partial(_output, 0))
+        return qLogNoisyExpectedImprovement(fitted.model, baseline, objective=objective, **options)
+    with torch.no_grad():
+        mean = fitted.model.posterior(baseline).mean[:, :m]
+    front = mean[is_non_dominated(mean)]
+    return qLogNoisyExpectedHypervolumeImprovement(
+        fitted.model,
+        infer_reference_point(front),
+        baseline,
+        objective=IdentityMCMultiOutputObjective(outcomes=list(range(m)), num_outcomes=len(fitted.outcomes)),
+        **options,
+    )
+
+
+@contextmanager
+def seeded(problem: Problem, purpose: str, index: int) -> Iterator[None]:
+    """Seed PyTorch's global random numbers within a block and restore them after it; one thread at a time.
+
+    Warnings of good fits and searches are ignored: single restarts, covariances singular to rounding, line searches.
+    """
+    devices = [] if problem.device == "cpu" else [torch.device(problem.device)]
+    with _one_at_a_time, torch.random.fork_rng(devices=devices), warnings.catch_warnings():
+        torch.manual_seed(seed_of(problem.seed, purpose, index))
+        for category in (BotorchWarning, NumericalWarning, GPInputWarning):
+            warnings.simplefilter("ignore", category)
+        warnings.filterwarnings("ignore", "Optimization failed (in|on)", RuntimeWarning)
+        yield
+
+
+def _output(j: int, Z: Tensor, X: Tensor | None = None) -> Tensor:
+    return Z[..., j]
+
+
+def _failure_model(U: Tensor, failed: Tensor) -> SingleTaskGP:
+    """``SingleTaskGP`` of labels: 0 where there was an observation, 1 where the measurement failed.
+
+    Where a region fails, labels follow a cliff. A failure by chance is noise, or a spike that spoils little around it.
+    """
+    labels = torch.cat([U.new_zeros(len(U), 1), U.new_ones(len(failed), 1)])
+    return _fitted(partial(SingleTaskGP, torch.cat([U, failed]), labels))
+
+
+def _fitted(build: Callable[..., Any], **modules: Any) -> Any:
+    """The model, fitted; without these modules, at the modes of its priors, where no fit succeeds."""
+    model = build(**modules)
+    try:
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
+    except ModelFittingError:
+        model = build()
+    return model.eval()
+
+
+def _modules(choice: Choice, template: Tensor) -> dict[str, Any]:
+    """BoTorch's default likelihood with a lower floor of the noise, where one is learned."""
+    if "noise_var" in choice.model_options or not choice.takes("likelihood", "train_Yvar"):
+        return {}
+    prior = LogNormalPrior(-4.0, 1.0)
+    floor = GreaterThan(NOISE_FLOOR, transform=None, initial_value=prior.mode)
+    return {"likelihood": GaussianLikelihood(noise_prior=prior, noise_constraint=floor).to(template)}
