@@ -11,6 +11,7 @@ from botorch.models.model import Model, ModelList
 from torch import Tensor
 
 from bo_robust.models.robust.robust_gp import RobustGP
+from bo_robust.models.robust.search_data import points_seen
 from bo_robust.models.training_data import nearly_equal
 from bo_robust.utils.input_checks import check_finite, check_like, quoted
 from bo_robust.utils.linalg import is_among
@@ -126,7 +127,7 @@ def replication_candidates(model: RobustGP, maximize: bool | None = None, replic
 def _correlated(model: RobustGP) -> Tensor:
     """Which other rows have nearly the same f, ``n x n`` bool."""
     with torch.no_grad():
-        covariance = model.covar_module(model._points_seen()).to_dense()
+        covariance = model.covar_module(points_seen(model)).to_dense()
     scale = covariance.diagonal().sqrt()
     correlation = covariance / (scale * scale.unsqueeze(-1))
     return (correlation >= SAME) & ~torch.eye(len(scale), dtype=torch.bool, device=scale.device)

@@ -9,7 +9,6 @@ import difflib
 import inspect
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -27,20 +26,19 @@ from gpytorch.module import Module
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
-from bo_robust.models.marginal_likelihood import as_array, evidence_of
 from bo_robust.models.reward_units import computable, smallest_deviation
 from bo_robust.models.robust.detection import detect, detect_at_present, restate
 from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale
 from bo_robust.models.robust.posterior import scaled_standardize, standardize_of
 from bo_robust.models.robust.prior import OutlierPrior
-from bo_robust.models.robust.search import Detection, SearchData
+from bo_robust.models.robust.search import Detection
+from bo_robust.models.robust.search_data import points_seen, replicates_among, search_data
 from bo_robust.models.training_data import (
     MovableGP,
     check_added,
     check_data,
     check_learnt,
     checked_limits,
-    nearly_equal,
 )
 from bo_robust.models.verdict import TAIL, Prediction, Verdict
 from bo_robust.utils.input_checks import quoted
@@ -52,9 +50,6 @@ from bo_robust.utils.upstream import (
     shared_posterior_settings,
 )
 
-MANY = 0.25  # share of outliers above which the model warns
-UNEXPLAINED = 0.2  # share of an observation's variance that the others predict, below which the model warns
-ENOUGH = 40  # number of observations from which on it warns of unexplained variance
 CLOSE = 0.75  # similarity of names from which on one is taken for a misspelling of the other
 STATISTICS = ("inliers", "held", "probability", "zscore", "limit")  # fields of a detection, `n` each
 FEW = 300  # rows below which a fit takes less time on a CPU than its launches on a GPU
@@ -130,7 +125,7 @@ class RobustGP(MovableGP):
     train_Y_all: Tensor
     detection: Detection | None
     outcome_transform: OutcomeTransform
-    _train_Yvar_all: Tensor | None
+    train_Yvar_all: Tensor | None
 
     def __init__(
         self,
@@ -203,9 +198,10 @@ class RobustGP(MovableGP):
         """Choose the inliers and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
         learns = self._learns_scale
         given, limits = (IDENTITY, self.outcome_limits) if learns else (self.outcome_scale, None)
-        detection = detect(self._search_data(), given, limits)
+        detection = detect(search_data(self), given, limits)
         self._adopt(detection, restandardize=True)
-        self._warn(detection)
+        if (notice := detection.notice()) is not None:
+            warnings.warn(notice, UserWarning, stacklevel=3)
         standard = fitted = self.to_standard_model()
         if on_cuda(self.train_Y_all) and len(standard.train_targets) < FEW:
             fitted = copy.deepcopy(standard).cpu()
@@ -214,7 +210,7 @@ class RobustGP(MovableGP):
             for own, value in zip(standard.parameters(), fitted.parameters(), strict=True):
                 own.copy_(value)
         if self.num_outliers:  # at the hyperparameters now fitted
-            self._adopt(restate(self._search_data(), detection, probability=not learns), restandardize=False)
+            self._adopt(restate(search_data(self), detection, probability=not learns), restandardize=False)
         return mll.eval()
 
     def to_standard_model(self) -> SingleTaskGP:
@@ -224,7 +220,7 @@ class RobustGP(MovableGP):
 
     def _standard_model(self, rows: Tensor) -> SingleTaskGP:
         """``SingleTaskGP`` of some of the inliers, ``k`` bool, that shares these modules."""
-        self._check_nothing_added()
+        self.check_nothing_added()
         modules = {"likelihood": self.likelihood, "covar_module": self.covar_module, "mean_module": self.mean_module}
         X, Y = points_given(self)[rows], self.train_targets[rows].unsqueeze(-1)
         model: Any = SingleTaskGP(X, Y, outcome_transform=None, **modules)
@@ -377,7 +373,7 @@ class RobustGP(MovableGP):
 
     def detect_outliers(self, restandardize: bool = True) -> None:
         """Choose the inliers at the present hyperparameters; ``restandardize`` trains the outcome transform on them."""
-        self._adopt(detect_at_present(self._search_data(), self.outcome_scale), restandardize)
+        self._adopt(detect_at_present(search_data(self), self.outcome_scale), restandardize)
         self.eval()
 
     def set_train_data(
@@ -386,7 +382,7 @@ class RobustGP(MovableGP):
         """Replace the data, all inliers until a fit: points as given, targets as the outcome transform makes them."""
         if targets is None:  # BoTorch, as it transforms inputs for predictions and restores the old ones
             return super().set_train_data(inputs=inputs, strict=strict)
-        if self._train_Yvar_all is not None:
+        if self.train_Yvar_all is not None:
             raise ValueError("a RobustGP with train_Yvar keeps its data; make a new one of all data.")
         training = self.training
         self.train()  # inputs are untransformed now, so BoTorch transforms the new ones and forgets the old ones
@@ -399,25 +395,7 @@ class RobustGP(MovableGP):
 
     def replicate_mask(self) -> Tensor:
         """Which other rows are of the same point, ``n x n`` bool, as given or as the kernel sees it, up to rounding."""
-        X, seen = self.train_X_all, self._points_seen()
-        columns = (nearly_equal(x.unsqueeze(1), x) for x in X.unbind(-1))
-        kernel = (nearly_equal(z.unsqueeze(1), z, z.abs().amax()) for z in seen.unbind(-1))
-        if X.shape == seen.shape:
-            same = reduce(torch.logical_and, map(torch.logical_or, columns, kernel))
-        else:  # an input transform drops or adds columns, so that they do not correspond
-            same = reduce(torch.logical_and, columns) | reduce(torch.logical_and, kernel)
-        return same & ~torch.eye(len(X), dtype=torch.bool, device=X.device)
-
-    def _points_seen(self) -> Tensor:
-        """All points as the kernel sees training points; an input transform learns nothing from that."""
-        transform: Any = getattr(self, "input_transform", None)
-        if transform is None:
-            return self.train_X_all
-        training = transform.training
-        with torch.no_grad():
-            seen: Tensor = transform.eval().preprocess_transform(self.train_X_all)
-        transform.train(training)
-        return seen
+        return replicates_among(self.train_X_all, points_seen(self))
 
     @property
     def outcome_scale(self) -> OutcomeScale:
@@ -433,7 +411,7 @@ class RobustGP(MovableGP):
 
     def _set_data(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         """Keep all data, of which nothing is known yet."""
-        for name, value in {"train_X_all": X, "train_Y_all": Y, "_train_Yvar_all": Yvar}.items():
+        for name, value in {"train_X_all": X, "train_Y_all": Y, "train_Yvar_all": Yvar}.items():
             self.register_buffer(name, None if value is None else value.detach().clone(), persistent=False)
         self.detection = None
 
@@ -444,7 +422,8 @@ class RobustGP(MovableGP):
         like = self.train_Y_all
         return torch.tensor(value, dtype=None if value.dtype == bool else like.dtype, device=like.device)
 
-    def _check_nothing_added(self) -> None:
+    def check_nothing_added(self) -> None:
+        """Raise ``ValueError`` if observations were added since the last fit."""
         if not torch.equal(points_given(self), self.train_X_all[self.inlier_mask]):
             raise ValueError("observations were added to this RobustGP; make and fit a new one of all data.")
 
@@ -453,29 +432,6 @@ class RobustGP(MovableGP):
         lower, upper = self.outcome_limits
         return ((self.train_Y_all >= lower) & (self.train_Y_all <= upper)).squeeze(-1)
 
-    def _search_data(self) -> SearchData:
-        """All observations as arrays, in the units of an outcome transform that is not ours."""
-        self._check_nothing_added()
-        standardized = standardize_of(getattr(self, "outcome_transform", None))[1] is not None
-        Y, Yvar = self.train_Y_all, self._train_Yvar_all
-        if not standardized and hasattr(self, "outcome_transform"):
-            Y, Yvar = self.outcome_transform.eval()(Y=Y, Yvar=Yvar, X=self.transform_inputs(self.train_X_all))
-        model = copy.deepcopy(self).double()
-        SingleTaskGP.set_train_data(model, self.train_X_all.double(), Y.squeeze(-1).double(), strict=False)
-        if Yvar is not None:
-            model.likelihood.noise_covar.noise = Yvar.double().flatten()
-        places = as_array(self._points_seen())
-        places = places[:, np.ptp(places, axis=0) > 0.0]  # a constant column does not count
-        return SearchData(
-            evidence=evidence_of(model),
-            y=as_array(Y.squeeze(-1)),
-            places=(places - places.min(0)) / np.ptp(places, axis=0),
-            replicates=self.replicate_mask().cpu().numpy(),
-            prior=self.outlier_prior,
-            standardized=standardized,
-            possible=self.within_limits().cpu().numpy(),
-        )
-
     def _adopt(self, detection: Detection, restandardize: bool) -> None:
         """Take a detection over; nothing else writes it."""
         self.train()
@@ -483,34 +439,13 @@ class RobustGP(MovableGP):
         self.detection = detection
         inliers = self.inlier_mask
         X, Y = self.train_X_all[inliers], self.train_Y_all[inliers]
-        Yvar = None if self._train_Yvar_all is None else self._train_Yvar_all[inliers]
+        Yvar = None if self.train_Yvar_all is None else self.train_Yvar_all[inliers]
         if hasattr(self, "outcome_transform"):
             self.outcome_transform.train(restandardize)
             Y, Yvar = self.outcome_transform(Y=Y, Yvar=Yvar, X=self.transform_inputs(X))
         super().set_train_data(X, Y.squeeze(-1), strict=False)
         if Yvar is not None:
             self.likelihood.noise_covar.noise = Yvar.squeeze(-1).clamp_min(min_fixed_noise.value(Yvar.dtype))
-
-    def _warn(self, found: Detection) -> None:
-        n, outliers, explained = len(self.inlier_mask), self.num_outliers, found.explained
-        if found.undecided:
-            notice = (
-                f"{found.undecided} of {n} observations look like outliers, so nothing tells which are right: none is "
-                "left out; do not trust this model, and replicate some."
-            )
-        elif outliers > max(2.0, MANY * n):
-            notice = (
-                f"RobustGP flags {outliers} of {n} observations as outliers; look at them with "
-                "bo_robust.models.plot_outliers(model)."
-            )
-        elif n >= ENOUGH and explained < UNEXPLAINED:
-            notice = (
-                f"the others explain {max(explained, 0.0):.0%} of the variance of an observation: noise is large, the "
-                "kernel is wrong, or there are more outliers than RobustGP can tell; look at them, or replicate some."
-            )
-        else:
-            return
-        warnings.warn(notice, UserWarning, stacklevel=4)
 
 
 def _scale_of(state: Tensor) -> OutcomeScale:

@@ -30,6 +30,9 @@ FIT_ROWS = 200  # largest number of rows that the hyperparameters of the search 
 SPARSE = (0.0, 0.15, 0.3, 0.45)  # shares of rows, at least one, that the initial sets of close observations leave out
 CENTERS = 6  # number of outliers, of the largest residuals, around which a local deviation is looked for
 LEAST_GAIN = 1e-9  # smallest gain of J for which a row is moved
+MANY = 0.25  # share of outliers above which there is a notice
+UNEXPLAINED = 0.2  # share of an observation's variance that the others predict, below which there is one
+ENOUGH = 40  # number of observations from which on
 LEAST_ERROR = 1e-300  # smallest error of which a logarithm is taken
 
 
@@ -66,6 +69,26 @@ class Detection:
         """What is known where nothing was looked for."""
         n = len(inliers)
         return cls(scale, inliers, np.zeros(n, bool), inliers.astype(float), np.zeros(n), np.full(n, math.inf))
+
+    def notice(self) -> str | None:
+        """What a user should know before using the model, or None."""
+        n, outliers, explained = len(self.inliers), int((~self.inliers).sum()), self.explained
+        if self.undecided:
+            return (
+                f"{self.undecided} of {n} observations look like outliers, so nothing tells which are right: none is "
+                "left out; do not trust this model, and replicate some."
+            )
+        if outliers > max(2.0, MANY * n):
+            return (
+                f"RobustGP flags {outliers} of {n} observations as outliers; look at them with "
+                "bo_robust.models.plot_outliers(model)."
+            )
+        if n >= ENOUGH and explained < UNEXPLAINED:
+            return (
+                f"the others explain {max(explained, 0.0):.0%} of the variance of an observation: noise is large, the "
+                "kernel is wrong, or there are more outliers than RobustGP can tell; look at them, or replicate some."
+            )
+        return None
 
 
 class SearchData(NamedTuple):

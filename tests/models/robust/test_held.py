@@ -19,6 +19,7 @@ from bo_robust.models import suggest_replicates
 from bo_robust.models.robust.outcome_scale import OutcomeScale
 from bo_robust.models.robust.replication import replication_candidates
 from bo_robust.models.robust.search import OutlierSearch
+from bo_robust.models.robust.search_data import search_data
 from bo_robust.proposals.suggest import suggest
 from tests.problems import fit, outliers
 
@@ -234,7 +235,7 @@ def test_what_is_held_agrees_better_without_a_factor_of_ten(factor, is_held):
     X = torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)
     Y = torch.ones_like(X) * (1.0 + 1e-3 * torch.arange(9.0).unsqueeze(-1).double())
     Y[4] *= factor
-    search = OutlierSearch(RobustGP(X, Y)._search_data(), OutcomeScale(0.0))
+    search = OutlierSearch(search_data(RobustGP(X, Y)), OutcomeScale(0.0))
     found = replace(search.at_present(), loo_mean=np.zeros(9))
     assert search.mistyped(Y.numpy().ravel(), found).tolist() == [is_held and row == 4 for row in range(9)]
 
