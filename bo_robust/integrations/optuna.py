@@ -11,7 +11,7 @@ import secrets
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -23,17 +23,18 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
+from bo_robust.proposals.inputs import Data, Search, Space
 from bo_robust.proposals.methods import DEFAULT, choose
 from bo_robust.proposals.space import MOST_POINTS
-from bo_robust.proposals.suggest import Data, Space, Suggestion, check_search, suggest
+from bo_robust.proposals.suggest import Suggestion, suggest
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.random import stream
 from bo_robust.utils.upstream import keep_in_optuna_trial, optuna_contains
 
 __all__ = ["Recommendation", "RobustSampler"]
 
-# Arguments of `suggest`; others are of the method.
-SEARCH = ("num_initial", "repeats", "restarts", "raw_samples", "device")
+# Arguments of the search; others are of the method.
+SEARCH = tuple(field.name for field in fields(Search))
 # Attribute of a trial in the storage: its parameters, before the objective asks for them.
 PROPOSED = "bo_robust:proposed"
 _one_proposal_at_a_time = threading.Lock()
@@ -97,7 +98,7 @@ class RobustSampler(BaseSampler):
             raise ValueError(f"v-ucb is not in Optuna, which has no word for a parameter that is observed: {hint}.")
         check_count(0, seed=0 if seed is None else seed)
         self._search = {name: value for name, value in settings.items() if name in SEARCH}
-        check_search(**self._search)
+        Search(**self._search)  # raises
         self._limits = settings.pop("outcome_limits", None)
         self._settings = {name: value for name, value in settings.items() if name not in SEARCH}
         choice = choose(method, self._settings, also=("seed", "fixed", "outcome_limits", *SEARCH))

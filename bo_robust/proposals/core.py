@@ -40,6 +40,7 @@ from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, 
 from bo_robust.models import marginal_moments, suggest_replicates
 from bo_robust.models.marginal_likelihood import fit_evidence
 from bo_robust.models.verdict import Prediction, Verdict, predict, reliable_model, verdict_of
+from bo_robust.proposals.inputs import Search
 from bo_robust.proposals.methods import Choice
 from bo_robust.proposals.outcomes import Outputs
 from bo_robust.proposals.space import among, seed_of
@@ -98,13 +99,6 @@ def recommendable(outcomes: Sequence[SidedModel], X: Tensor) -> Tensor:
     return ~is_among(X, torch.cat([X[:0], *refused]))
 
 
-class Budget(NamedTuple):
-    """Local searches for the best acquisition value, and random points that give their starts."""
-
-    restarts: int
-    raw_samples: int
-
-
 @dataclass(frozen=True, eq=False)
 class Problem:
     """What there is to choose from, and what was measured, is under way or failed.
@@ -116,9 +110,8 @@ class Problem:
         X: Designs measured, ``n x d``, in the units of the data, as the others.
         pending: Designs under way, ``p x d``.
         failed: Designs whose measurement failed, ``f x d``.
-        repeats: Whether expected improvement may repeat a design of a finite space: "never" or "if noisy".
+        how: How designs are searched for.
         seed: Seed of all random numbers.
-        device: Of models and searches.
     """
 
     space: Any
@@ -127,9 +120,8 @@ class Problem:
     X: Tensor
     pending: Tensor
     failed: Tensor
-    repeats: str
+    how: Search
     seed: int
-    device: str
 
 
 class Recommendation(NamedTuple):
@@ -194,7 +186,7 @@ class Fitted:
 def fit(problem: Problem) -> Fitted:
     """Fit a model to each output, and one to failures."""
     space, outputs, X = problem.space, problem.outputs, problem.X
-    U, pending, failed = (space.encode(x).to(problem.device) for x in (X, problem.pending, problem.failed))
+    U, pending, failed = (space.encode(x).to(problem.how.device) for x in (X, problem.pending, problem.failed))
     outliers = torch.zeros(len(X), dtype=torch.bool, device=U.device)
     held, feasible = outliers.clone(), space.feasible(X).to(U.device)
     fitted: list[SidedModel] = []
@@ -215,9 +207,7 @@ def fit(problem: Problem) -> Fitted:
     return Fitted(problem, U, pending, failed, objectives, constraints, failing, outliers, held, may, feasible)
 
 
-def propose(
-    problem: Problem, fitted: Fitted | None, q: int, trial: int, num_initial: int, budget: Budget
-) -> tuple[Tensor, Tensor]:
+def propose(problem: Problem, fitted: Fitted | None, q: int, trial: int, num_initial: int) -> tuple[Tensor, Tensor]:
     """The next designs ``q x d``, and which of them repeat one that was measured, ``q`` bool."""
     chosen, again = problem.X[:0], list[bool]()
     for k in range(trial, trial + q):
@@ -226,7 +216,7 @@ def propose(
             x = problem.space.initial(problem.seed, k, torch.cat([problem.X, problem.pending, problem.failed, chosen]))
         else:
             measured = replicate(fitted, chosen)
-            x = search(fitted, chosen, k, budget) if measured is None else measured
+            x = search(fitted, chosen, k) if measured is None else measured
         chosen, again = torch.cat([chosen, x]), [*again, measured is not None]
     return chosen, torch.tensor(again, dtype=torch.bool)
 
@@ -242,7 +232,7 @@ def replicate(fitted: Fitted, chosen: Tensor) -> Tensor | None:
     return next((x for x in designs if problem.space.holds(x)), None)
 
 
-def search(fitted: Fitted, chosen: Tensor, trial: int, budget: Budget) -> Tensor:
+def search(fitted: Fitted, chosen: Tensor, trial: int) -> Tensor:
     """The design of the largest acquisition value, ``1 x d``, beside the chosen ones."""
     problem = fitted.problem
     with seeded(problem, "search", trial):
@@ -252,7 +242,8 @@ def search(fitted: Fitted, chosen: Tensor, trial: int, budget: Budget) -> Tensor
             acqf = WhereTrialsSucceed(acqf, fitted.failing)
         if len(fitted.known_pending) < len(fitted.pending) and not problem.space.conditioned:
             acqf = Elsewhere(acqf, fitted.pending)
-        return problem.space.maximize(acqf, *budget, fitted.U.device, _taken(fitted, chosen))
+        how = problem.how
+        return problem.space.maximize(acqf, how.restarts, how.raw_samples, fitted.U.device, _taken(fitted, chosen))
 
 
 def expected(fitted: Fitted) -> Tensor:
@@ -308,7 +299,7 @@ def _taken(fitted: Fitted, chosen: Tensor) -> Tensor:
     if space.candidates is None or problem.choice.acquisition is not None:  # which chooses repeats itself
         return problem.X[:0]
     elsewhere = torch.cat([problem.pending, problem.failed, chosen])
-    if problem.repeats == "never":
+    if problem.how.repeats == "never":
         return torch.cat([elsewhere, problem.X])
     free = ~among(space.candidates, torch.cat([elsewhere, problem.X]))
     if not free.any():
@@ -357,7 +348,7 @@ def seeded(problem: Problem, purpose: str, index: int) -> Iterator[None]:
 
     Warnings of good fits and searches are ignored: single restarts, covariances singular to rounding, line searches.
     """
-    devices = [] if problem.device == "cpu" else [torch.device(problem.device)]
+    devices = [] if problem.how.device == "cpu" else [torch.device(problem.how.device)]
     with _one_at_a_time, torch.random.fork_rng(devices=devices), warnings.catch_warnings():
         torch.manual_seed(seed_of(problem.seed, purpose, index))
         for category in (BotorchWarning, NumericalWarning, GPInputWarning):

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from bo_robust.utils.input_checks import check_count, quoted
+from bo_robust.utils.linalg import device_named
 from bo_robust.utils.specs import nearest
 
-__all__ = ["Data", "Space"]
+__all__ = ["Data", "Search", "Space"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,25 @@ class Data:
     outcome_limits: Any = None
     X_pending: Any = None
     X_failed: Any = None
+
+
+@dataclass(frozen=True)
+class Search:
+    """How designs are searched for; see :func:`bo_robust.suggest`. Raises ``ValueError`` where an argument is wrong."""
+
+    num_initial: int | None = None
+    repeats: str = "if noisy"
+    restarts: int = 8
+    raw_samples: int = 128
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        check_count(0, num_initial=0 if self.num_initial is None else self.num_initial)
+        check_count(1, restarts=self.restarts)
+        check_count(self.restarts, raw_samples=self.raw_samples)
+        if self.repeats not in ("never", "if noisy"):
+            raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(self.repeats)}.")
+        device_named(self.device)
 
 
 def from_arguments(X: Any, Y: Any, space: Space | None, more: Mapping[str, Any]) -> tuple[Data, Space]:

@@ -15,12 +15,11 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from bo_robust.proposals.conditions import encoded_space
-from bo_robust.proposals.core import Budget, Problem, Recommendation, expected, fit, propose, recommend
-from bo_robust.proposals.inputs import Data, Space, from_arguments
+from bo_robust.proposals.core import Problem, Recommendation, expected, fit, propose, recommend
+from bo_robust.proposals.inputs import Data, Search, Space, from_arguments
 from bo_robust.proposals.methods import DEFAULT, METHODS, Choice, choose
 from bo_robust.proposals.outcomes import Outputs
-from bo_robust.utils.input_checks import check_count, quoted
-from bo_robust.utils.linalg import device_named
+from bo_robust.utils.input_checks import check_count
 
 __all__ = ["Data", "Space", "Suggestion", "suggest"]
 
@@ -108,7 +107,7 @@ def suggest(
         >>> suggest(Data(X, Y, X_pending=[[70.0]]), space=Space(bounds=[[0.0], [100.0]]), q=2).X
     """
     check_count(0, q=q, seed=seed)
-    check_search(num_initial, repeats, restarts, raw_samples, device)
+    how = Search(num_initial, repeats, restarts, raw_samples, device)
     data, asked = from_arguments(X, Y, space, described)
     encoded = encoded_space(asked, data.X, method)
     X, pending, failed = (encoded.rows(name, getattr(data, name)) for name in ("X", "X_pending", "X_failed"))
@@ -120,30 +119,14 @@ def suggest(
     _check_method(method, choice, data, asked, outputs)
     if encoded.conditioned and len(X):
         choice = encoded.at_risk(choice, device)
-    problem = Problem(encoded, outputs, choice, X, pending, failed, repeats, seed, device)
+    problem = Problem(encoded, outputs, choice, X, pending, failed, how, seed)
     fitted = fit(problem) if len(X) else None
-    chosen, again = propose(problem, fitted, q, trial, num_initial, Budget(restarts, raw_samples))
+    chosen, again = propose(problem, fitted, q, trial, num_initial)
     if fitted is None:
         none, nothing = again[:0], torch.empty(0, outputs.objectives, dtype=torch.float64)
         return Suggestion(chosen, again, none, none, nothing, *Recommendation(), None)
     outliers, held = fitted.outliers.cpu(), fitted.held.cpu()
     return Suggestion(chosen, again, outliers, held, expected(fitted), *recommend(fitted), fitted.model)
-
-
-def check_search(
-    num_initial: int | None = None,
-    repeats: str = "if noisy",
-    restarts: int = 8,
-    raw_samples: int = 128,
-    device: str = "cpu",
-) -> None:
-    """Raise ``ValueError`` where an argument of the search is wrong, whatever the data."""
-    check_count(0, num_initial=0 if num_initial is None else num_initial)
-    check_count(1, restarts=restarts)
-    check_count(restarts, raw_samples=raw_samples)
-    if repeats not in ("never", "if noisy"):
-        raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(repeats)}.")
-    device_named(device)
 
 
 def _check_method(method: str, choice: Choice, data: Data, space: Space, outputs: Outputs) -> None:
