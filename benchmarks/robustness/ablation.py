@@ -60,6 +60,7 @@ VARIANTS: dict[str, Variant] = {  # by the rule that is left out: what is replac
     "a cluster counts as one observation": {"search.CLUSTER_RADIUS": 1e-6},
     "what the others foretell is no outlier": {"search.OutlierSearch._foretold": lambda search, theta, *rest: False},
     "a scale must predict": {"detection._predicting": lambda y, searches, found, evidence: int(evidence.argmax())},
+    "inliers by a replicate only": {"search.OutlierSearch._by_replicate_only": lambda search, inliers: inliers & False},
     "local deviations": {"search.MAX_DEVIATIONS": 0},
     "initial sets of close observations": {"search.SPARSE": ()},
 }

@@ -138,13 +138,14 @@ show(models[0])
 # ## A narrow peak is not lost
 #
 # A narrow peak looks like a spike at first. Suppose that the first campaign meets one, of height 6. One reading is
-# flagged, and `suggest_replicates` names its point. The second reading agrees, so both are inliers. (Once spikes that
-# a replicate contradicted are `outlier_prior.share` of all readings, nothing is measured again.)
+# flagged, and `suggest_replicates` names its point. The second reading agrees, so both are inliers; a third makes
+# sure, because a sensor may fail twice in the same way. (Once spikes that a replicate contradicted are
+# `outlier_prior.share` of all readings, nothing is measured again.)
 
 # %%
 peak = torch.tensor([[0.95, 0.05]], dtype=torch.float64)
 X, Y = models[0].train_X_all, models[0].train_Y_all
-for reading in (6.0, 6.3):
+for reading in (6.0, 6.3, 5.8):
     X, Y = torch.cat([X, peak]), torch.cat([Y, torch.full_like(Y[:1], reading)])
     model = robust(X, Y)
     there = (peak == X).all(-1)

@@ -20,7 +20,7 @@ def statistics(model: RobustGP, X: torch.Tensor) -> dict[str, Any]:
     found = {name: numbers(getattr(model, name)) for name in STATISTICS}
     for maximize in (True, False):
         found[f"recommendable {maximize}"] = numbers(model.recommendable(maximize))
-        found[f"reliable {maximize}"] = numbers(model.reliable_mask(maximize))
+        found[f"reliable {maximize}"] = numbers(model.verdict(maximize).reliable)
     replicates = suggest_replicates(model)
     return found | {
         "scale": numbers(list(model.outcome_scale)),

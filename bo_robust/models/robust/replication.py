@@ -30,9 +30,9 @@ def suggest_replicates(
     """Suggest the points to measure again before the acquisition is maximized, ``k x d`` with 1 <= k <= q, or None.
 
     An observation that is better than all inliers, but flagged as an outlier or held, is a gross error or a discovery.
-    A replicate decides. If it agrees, both become inliers. If it does not, the point is never suggested again. Flagged
-    observations are no longer suggested once replicates contradicted as many as the model expects outliers, at least
-    one.
+    A replicate decides. If it agrees, both become inliers, and a third observation makes sure of a flagged one. If it
+    does not, the point is never suggested again. Flagged observations are no longer suggested once replicates
+    contradicted as many as the model expects outliers, at least one.
 
     Args:
         model: A fitted model; only a ``RobustGP`` has outliers. The models of a list are asked one by one, each for its
@@ -112,10 +112,11 @@ def replication_candidates(model: RobustGP, maximize: bool | None = None, replic
     """Rows of observations that are better than all that the others support, and need a replicate; the best first.
 
     Such an observation is an outlier and alone at its point, or has one replicate that is as good and an outlier too.
-    Or it is held. ``replicates`` are by default those of ``model.replicate_mask()``.
+    Or it is an inlier only because a replicate confirms it: the same gross error is rare twice, and does not occur
+    three times. Or it is held. ``replicates`` are by default those of ``model.replicate_mask()``.
     """
     value, replicates = model.signed_Y(maximize), model.replicate_mask() if replicates is None else replicates
-    supported = model.inlier_mask & ~model.held_mask
+    supported = model.inlier_mask & ~model.held_mask & ~model.confirmed_by_replicate
     best = value[supported].amax() if supported.any() else -math.inf
     # A replicate that is no better than what the others support has contradicted the observation.
     contradicted = (~model.inlier_mask | model.held_mask) & (replicates & (value <= best)).any(1)

@@ -51,7 +51,7 @@ from bo_robust.utils.upstream import (
 )
 
 CLOSE = 0.75  # similarity of names from which on one is taken for a misspelling of the other
-STATISTICS = ("inliers", "held", "probability", "zscore", "limit")  # fields of a detection, `n` each
+STATISTICS = ("inliers", "held", "probability", "zscore", "limit", "confirmed")  # fields of a detection, `n` each
 FEW = 300  # rows below which a fit takes less time on a CPU than its launches on a GPU
 
 
@@ -106,6 +106,7 @@ class RobustGP(MovableGP):
         loo_zscore: Standardized leave-one-out residual of each observation given the other inliers, ``n``. Its variance
             has the noise that the search adds, so it is smaller than by the fitted model.
         loo_zscore_limit: Size of the residual at which inlier and outlier are equally likely, ``n``.
+        confirmed_by_replicate: Whether an observation is an inlier only because a replicate confirms it, ``n`` bool.
         held_mask: Whether an observation is held, on the good side or the bad one, ``n`` bool.
         outliers_detected: Whether there is a ``detection``.
 
@@ -263,6 +264,10 @@ class RobustGP(MovableGP):
         return self._statistic("limit")
 
     @property
+    def confirmed_by_replicate(self) -> Tensor:
+        return self._statistic("confirmed")
+
+    @property
     def held_mask(self) -> Tensor:
         return self._statistic("held")
 
@@ -337,7 +342,7 @@ class RobustGP(MovableGP):
         super().load_state_dict(state_dict, strict=strict, keep_transforms=False, assign=assign)
 
     def get_extra_state(self) -> Tensor:
-        """The detection and its data, ``(n + 1) x (d + 6)``, the scale in the first row; empty before a detection.
+        """The detection and its data, ``(n + 1) x (d + 7)``, the scale in the first row; empty before a detection.
 
         One tensor passes wherever the others of a state dict do.
         """
@@ -460,7 +465,7 @@ def _restore(model: RobustGP, _: Any) -> None:
     d = data.shape[-1]
     if len(state) == 0 or not torch.equal(state[1:, :d], data):
         return model.detect_outliers(restandardize=False)
-    inliers, held, probability, zscore, limit = (column.numpy() for column in state[1:, d:].unbind(-1))
-    found = Detection(_scale_of(state), inliers > 0.0, held > 0.0, probability, zscore, limit)
+    inliers, held, probability, zscore, limit, confirmed = (column.numpy() for column in state[1:, d:].unbind(-1))
+    found = Detection(_scale_of(state), inliers > 0.0, held > 0.0, probability, zscore, limit, confirmed > 0.0)
     model._adopt(found, restandardize=False)
     model.eval()

@@ -47,6 +47,7 @@ class Detection:
         probability: Of each observation that it is an inlier.
         zscore: Standardized leave-one-out residuals given the other inliers.
         limit: Size of the residual at which inlier and outlier are equally likely.
+        confirmed: Which are inliers only because a replicate confirms them.
         explained: Share of the variance of the inliers that the other inliers predict; NaN without a GP.
         log_evidence: J of the inliers, as a density of the observations in the units given.
         loo_mean: Leave-one-out means given the other inliers, in the outcome scale; None without a GP.
@@ -59,6 +60,7 @@ class Detection:
     probability: Array
     zscore: Array
     limit: Array
+    confirmed: Rows
     explained: float = math.nan
     log_evidence: float = 0.0
     loo_mean: Array | None = None
@@ -67,8 +69,8 @@ class Detection:
     @classmethod
     def without_search(cls, inliers: Rows, scale: OutcomeScale = IDENTITY) -> Detection:
         """What is known where nothing was looked for."""
-        n = len(inliers)
-        return cls(scale, inliers, np.zeros(n, bool), inliers.astype(float), np.zeros(n), np.full(n, math.inf))
+        n, none = len(inliers), np.zeros(len(inliers), dtype=bool)
+        return cls(scale, inliers, none, inliers.astype(float), np.zeros(n), np.full(n, math.inf), none)
 
     def notice(self) -> str | None:
         """What a user should know before using the model, or None."""
@@ -358,4 +360,17 @@ class OutlierSearch:
         explained = 1.0 - float(np.mean(residual[inliers] ** 2)) / spread if spread > 0.0 else math.nan
         objective, none = self._objective(gp) + self._log_slope, np.zeros_like(inliers)
         mean = self._y - residual * gp.units.scale
-        return Detection(self.scale, inliers, none, probability, zscore, limit, explained, objective, mean)
+        confirmed = self._by_replicate_only(inliers)
+        return Detection(self.scale, inliers, none, probability, zscore, limit, confirmed, explained, objective, mean)
+
+    def _by_replicate_only(self, inliers: Rows) -> Rows:
+        """Extreme inliers where two observations of one point stand against all others, by a fit without them."""
+        rows, by_replicate_only = np.flatnonzero(inliers), np.zeros(len(inliers), dtype=bool)
+        for row in rows[[self._y[rows].argmax(), self._y[rows].argmin()]]:
+            pair = self._replicates[row] | (np.arange(len(inliers)) == row)
+            rest = inliers & ~pair
+            if pair.sum() == 2 and np.all(inliers[pair]) and rest.sum() >= MIN_OBSERVATIONS:
+                gp = self._gp(self._fit_theta(rest), rest)
+                price = self._odds[len(inliers) - inliers.sum()] + self._log_p0
+                by_replicate_only |= pair & (gp.log_densities() < price)
+        return by_replicate_only

@@ -41,23 +41,26 @@ class TestOneModel:
         assert torch.equal(suggest_replicates(model, maximize=False), X[4:5])
 
     @pytest.mark.parametrize(
-        ("readings", "flagged", "candidates"),
+        ("readings", "flagged", "confirmed", "candidates"),
         [
-            ([0.1], [], []),
-            ([0.1, -0.1], [], []),
-            ([0.1, -8.0], [7, 20], []),  # twice wrong
-            ([-8.0], [7], []),
-            ([-4.0], [7, 20], [7, 20]),  # both too good: a third one decides
-            ([-4.0, -3.9], [7], []),  # the first is beyond the two that agree
-            ([-4.0, -8.0], [7, 20], []),
+            ([0.1], [], [7, 20], [20, 7]),  # they agree, and a third one makes sure
+            ([0.1, -0.1], [], [], []),
+            ([0.1, -8.0], [7, 20], [], []),  # twice wrong
+            ([-8.0], [7], [], []),
+            ([-4.0], [7, 20], [], [7, 20]),  # both too good: a third one decides
+            ([-4.0, -3.9], [7], [], []),  # the first is beyond the two that agree
+            ([-4.0, -8.0], [7, 20], [], []),
         ],
     )
-    def test_agreement_makes_inliers_and_contradiction_ends_the_question(self, readings, flagged, candidates):
+    def test_agreement_makes_inliers_and_contradiction_ends_the_question(
+        self, readings, flagged, confirmed, candidates
+    ):
         """``readings`` of the point of row 7, relative to its observation, which is too good by 8."""
         X, Y = spiked()
         again = Y[7] + Y.new_tensor([readings]).mT
         model = fit(RobustGP(torch.cat([X, X[7].expand(len(again), 2)]), torch.cat([Y, again])))
         assert outliers(model) == flagged
+        assert model.confirmed_by_replicate.nonzero().flatten().tolist() == confirmed
         assert replication_candidates(model).tolist() == candidates
         if candidates:
             assert torch.equal(suggest_replicates(model), X[7:8])
