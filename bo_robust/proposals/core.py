@@ -191,9 +191,10 @@ def fit(problem: Problem) -> Fitted:
     held, feasible = outliers.clone(), space.feasible(X).to(U.device)
     fitted: list[SidedModel] = []
     with seeded(problem, "fit", len(X)):
-        for j, y in enumerate(outputs.scaled.to(U.device).unbind(-1)):
-            rows = y.isfinite()
-            build = partial(problem.choice.build, U[rows], y[rows].unsqueeze(-1), outputs.options[j])
+        for j in range(outputs.scaled.shape[-1]):
+            rows, y, options = outputs.of(j)
+            rows = rows.to(U.device)
+            build = partial(problem.choice.build, U[rows], y.to(U.device).unsqueeze(-1), options)
             model = _fitted(build, **_modules(problem.choice, U))
             sided = SidedModel(model, j < outputs.objectives, U[rows])
             fitted.append(sided)

@@ -40,6 +40,11 @@ class Outputs:
     def several(self) -> bool:
         return self.scaled.shape[-1] > 1
 
+    def of(self, j: int) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """Which designs have an observation of column j, ``n`` bool, these ``k``, and the options of its model."""
+        rows = self.scaled[:, j].isfinite()
+        return rows, self.scaled[rows, j], self.options[j]
+
     @classmethod
     def from_data(cls, data: Data, n: int, centered: bool) -> Outputs:
         """The readings of n designs; raises ``ValueError`` where they are none."""

@@ -27,6 +27,7 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from bo_robust.models.reward_units import computable, smallest_deviation
+from bo_robust.models.robust.conditioned_gp import Rows
 from bo_robust.models.robust.detection import detect, detect_at_present, restate
 from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale
 from bo_robust.models.robust.posterior import scaled_standardize, standardize_of
@@ -431,6 +432,10 @@ class RobustGP(MovableGP):
         """Raise ``ValueError`` if observations were added since the last fit."""
         if not torch.equal(points_given(self), self.train_X_all[self.inlier_mask]):
             raise ValueError("observations were added to this RobustGP; make and fit a new one of all data.")
+
+    def known(self) -> dict[str, Rows]:
+        """What is known of the observations before the search, as fields of its data."""
+        return {"possible": self.within_limits().cpu().numpy()}
 
     def within_limits(self) -> Tensor:
         """Which observations are within the ``outcome_limits``, ``n`` bool."""

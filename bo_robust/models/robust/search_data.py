@@ -64,5 +64,5 @@ def search_data(model: Any) -> SearchData:
         replicates=model.replicate_mask().cpu().numpy(),
         prior=model.outlier_prior,
         standardized=standardized,
-        possible=model.within_limits().cpu().numpy(),
+        **model.known(),
     )
