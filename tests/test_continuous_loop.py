@@ -13,7 +13,7 @@ from torch.quasirandom import SobolEngine
 from bo_robust import GPUCB, FourierMap, TruncatedFeatureGP
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.truncation import ATAFourierTruncation
-from bo_robust.experiments.problems.rewards import SymmetricPareto
+from benchmarks.problems.rewards import SymmetricPareto
 from bo_robust.utils.random import stream
 from tests.problems import fit
 

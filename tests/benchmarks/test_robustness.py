@@ -15,10 +15,10 @@ from benchmarks.robustness.picture import curves
 from benchmarks.robustness.picture import draw as draw_picture
 from benchmarks.robustness.summary import PLAIN, REGIMES, SETTINGS
 from bo_robust.experiments import run as runs
-from bo_robust.experiments.botorch_methods import BOTORCH_METHODS
+from benchmarks.methods.designs import BOTORCH_METHODS
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_botorch import DesignsLoop
-from bo_robust.experiments.problems import make_design_problem
+from benchmarks.loops.designs import DesignsLoop
+from benchmarks.problems import make_design_problem
 
 BRANIN = {"kind": "function", "function": "branin"}
 

@@ -13,7 +13,7 @@ from bo_robust.experiments.build import build_algorithm, build_problem, resolved
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.report import closing_lines
-from bo_robust.experiments.traces import Traces
+from benchmarks.loops.traces import Traces
 
 B2 = {"kind": "self_normalized", "norm_bound": 2.0}
 NAMES = {"he-gp-ucb": "HE", "mle-gp-ucb": "MLE", "expected-ucb": "Expected", "gp-ucb": "oracle"}

@@ -6,7 +6,7 @@ from matplotlib.image import imread
 
 from bo_robust.experiments import jobs
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.curves import looks_of
+from benchmarks.loops.curves import looks_of
 from bo_robust.experiments.jobs import Setting
 from bo_robust.experiments.plots import draw_panel, file_name
 

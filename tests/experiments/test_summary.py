@@ -9,7 +9,7 @@ from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.loops import LOOPS
 from bo_robust.experiments.report import print_report
-from bo_robust.experiments.statistics import difference, log_regret, mean_and_error, mean_interval
+from benchmarks.statistics import difference, log_regret, mean_and_error, mean_interval
 from bo_robust.experiments.summary import summarize
 
 

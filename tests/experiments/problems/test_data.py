@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bo_robust.experiments.cli import main
-from bo_robust.experiments.problems import data
+from benchmarks.problems import data
 
 
 @pytest.fixture
