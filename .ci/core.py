@@ -11,7 +11,7 @@ import warnings
 from importlib import import_module
 from importlib.util import find_spec
 
-EXTRAS = ("pydantic", "typer", "rich", "pandas", "pyarrow", "matplotlib", "yaml", "ax", "ray")
+EXTRAS = ("pandas", "pyarrow", "matplotlib", "ax", "ray")
 UNUSED = ("jinja2", "joblib")  # torch and scikit-learn install them
 
 
@@ -28,7 +28,7 @@ def models() -> None:
     imported = 0
     for module in pkgutil.walk_packages(bo_robust.__path__, "bo_robust."):
         needs_triton = module.name.endswith(".fused") and find_spec("triton") is None  # which torch's CUDA build brings
-        if not module.name.startswith(("bo_robust.experiments", "bo_robust.integrations")) and not needs_triton:
+        if not module.name.startswith("bo_robust.integrations") and not needs_triton:
             import_module(module.name)
             imported += 1
     assert imported > 50, imported

@@ -21,9 +21,9 @@ from botorch.optim import optimize_acqf
 from torch import Tensor
 
 from benchmarks.common import report
+from benchmarks.methods.designs import fitted
 from benchmarks.robustness.methods import Ax, Optuna
 from benchmarks.stats import ratios, seconds
-from bo_robust.experiments.botorch_methods import fitted
 
 D, NOISE = 4, 0.1
 FUNCTIONS: tuple[Callable[[Tensor], Tensor], ...] = (

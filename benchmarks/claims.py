@@ -1,6 +1,6 @@
 """The claims of the five papers about their figures, and how each is decided (:mod:`benchmarks.reproduce` runs them).
 
-A claim is about pairs of methods of a shipped configuration, by the 95 % interval of their paired difference over
+A claim is about pairs of methods of a configuration, by the 95 % interval of their paired difference over
 trials (:func:`decide`), or has a check of its own, whose criterion stands in its answer.
 """
 
@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 
-from bo_robust.experiments.build import build_algorithm, build_problem, start_state
-from bo_robust.experiments.config import RunConfig
-from bo_robust.experiments.loop_arms import run_rounds
-from bo_robust.experiments.statistics import log_regret, mean_interval
-from bo_robust.experiments.traces import Traces
+from benchmarks.loops.arms import run_rounds, start_state
+from benchmarks.loops.traces import Traces
+from benchmarks.panel import Panel
+from benchmarks.statistics import log_regret, mean_interval
 
 SRINIVAS, HEAVY, VAR = "Srinivas et al. 2010", "Ray Chowdhury & Gopalan 2019", "Nguyen et al. 2021"
 HE, BKB = "Ziomek et al. 2024", "Calandriello et al. 2019"
@@ -67,7 +66,7 @@ class Claim:
     panel: int = 0
     pairs: tuple[str, ...] = ()
     measure: str = AVERAGE
-    check: Callable[[RunConfig, int, Path], Verdict] | None = None
+    check: Callable[[Sequence[Panel], int, Path], Verdict] | None = None
 
     def compared(self) -> list[tuple[str, str, str]]:
         """Ours, the relation and theirs."""
@@ -80,19 +79,17 @@ class Claim:
         return {label for ours, _, theirs in self.compared() for label in (ours, theirs)}
 
 
-def bands(config: RunConfig, panel: int, folder: Path) -> Verdict:
+def bands(panels: Sequence[Any], panel: int, folder: Path) -> Verdict:
     """Whether the band mu +- sigma, averaged over the placements of the noise, holds f at all arms."""
-    of = config.panels[panel]
-    problem = build_problem(of, range(of.trials), None, torch.device("cpu"))
-    found = {}
-    for method in of.methods:
-        algorithm, traces = build_algorithm(method, of, problem), Traces(of.horizon, problem)
-        state = start_state(algorithm, problem, of.horizon)
+    of, found = panels[panel].made(torch.device("cpu")), {}
+    problem = of.built(range(of.trials), torch.device("cpu"))
+    for label, algorithm in of.methods.items():
+        traces, state = Traces(of.rounds, problem), start_state(algorithm, problem, of.rounds)
         run_rounds(algorithm, problem, range(of.trials), of.seed, traces, state)
         mean, sigma = state.posterior.mean, state.posterior.variance.sqrt()
         average = (problem.f[0] - mean.mean(0)).abs() <= sigma.mean(0)
         every = ((problem.f - mean).abs() <= sigma).all(1).double().mean()
-        found[method.label] = (float(average.double().mean()), float(every))
+        found[label] = (float(average.double().mean()), float(every))
     plain, cut = found["no truncation"], found["truncation"]
     text = (
         f"the averaged band holds f at {cut[0]:.0%} of the arms with truncation, {plain[0]:.0%} without (yes: all and "
@@ -101,26 +98,27 @@ def bands(config: RunConfig, panel: int, folder: Path) -> Verdict:
     return text, YES if cut[0] == 1.0 > plain[0] else NO
 
 
-def keeps_its_band(config: RunConfig, panel: int, folder: Path) -> Verdict:
+def keeps_its_band(panels: Sequence[Any], panel: int, folder: Path) -> Verdict:
     """Whether BKB's band of 3 sigma holds as much of f as the exact one, at every t."""
-    panels = json.loads((folder / "summary.json").read_text())["panels"]
-    cover = [{label: m["final_coverage"] for label, m in one["methods"].items()} for one in panels]
+    found = json.loads((folder / "summary.json").read_text())["panels"]
+    cover = [{label: m["final_coverage"] for label, m in one["methods"].items()} for one in found]
     text = "; ".join(
         f"{one['name']}: f within 3 sigma at {c['BKB']:.1%} of [0, 1], exact {c['exact GP']:.1%}, Fourier features "
         f"{c['16 Fourier features']:.1%}"
-        for one, c in zip(panels, cover, strict=True)
+        for one, c in zip(found, cover, strict=True)
     )
     holds = all(c["BKB"] >= c["exact GP"] - 0.01 for c in cover)
     return f"{text} (yes: BKB at most 1 % below exact)", YES if holds else NO
 
 
-def bounded(config: RunConfig, panel: int, folder: Path) -> Verdict:
+def bounded(panels: Sequence[Any], panel: int, folder: Path) -> Verdict:
     """Whether every dictionary of the theorem's q keeps 3 (1 + kappa^2 / lambda) alpha q d_eff, kappa = 1."""
     summary, traces = json.loads((folder / "summary.json").read_text()), pd.read_parquet(folder / "traces.parquet")
     rows = traces[traces["method"] == "BKB, theorem's q"]
-    made = summary["settings"][config.panels[panel].name]
-    q = made["methods"]["BKB, theorem's q"]["oversampling"]
-    bound = 3.0 * (1.0 + 1.0 / made["noise_var"]) * 3.0 * q * rows["effective_dimension"]
+    made = panels[panel].made(torch.device("cpu"))
+    q = made.methods["BKB, theorem's q"].oversampling
+    noise_var = made.built(range(1), torch.device("cpu")).noise_var
+    bound = 3.0 * (1.0 + 1.0 / noise_var) * 3.0 * q * rows["effective_dimension"]
     size, ratio = summary["panels"][panel]["methods"]["BKB, q = 5"]["dictionary"]
     text = (
         f"held in {float((rows['dictionary_size'] <= bound).mean()):.1%} of the rounds (yes: all); at q = 5 {size:.0f} "

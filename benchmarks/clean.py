@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.common import options, report, report_environment
+from benchmarks.methods.designs import fitted
 from benchmarks.real_tables import flagged_by, predicted
 from benchmarks.stats import Paired
 from bo_robust import RobustGP
-from bo_robust.experiments.botorch_methods import fitted
 from bo_robust.models.verdict import predict, verdict_of
 from bo_robust.utils.random import stream
 

@@ -11,16 +11,14 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from bo_robust.experiments.machine import commit, processor
+from benchmarks.keys import ROOT
+from benchmarks.machine import commit, processor
 
 __all__ = ["ROOT", "environment", "options", "report", "report_environment"]
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def options(

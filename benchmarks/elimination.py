@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import NamedTuple
 
 import numpy as np
@@ -19,20 +20,18 @@ from torch import Tensor
 
 from benchmarks.common import options, report, report_environment
 from benchmarks.loop import additive, rounds
+from benchmarks.loops.arms import run_rounds as run_problem
+from benchmarks.loops.arms import start_state
+from benchmarks.loops.traces import Traces
+from benchmarks.problems.base import CandidatePriors, Problem, Trials
+from benchmarks.problems.rewards import Gaussian
+from benchmarks.problems.synthetic import even_points, square_root
+from benchmarks.statistics import mean_interval
 from bo_robust.bandits.elimination_algorithm import EliminationAlgorithm
 from bo_robust.bandits.he_gp_ucb import HEGPUCB
 from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.confidence import BayesianFiniteWidth
 from bo_robust.confidence.base import EXPLORING
-from bo_robust.experiments.build import build_algorithm, build_problem, start_state
-from bo_robust.experiments.config import parse
-from bo_robust.experiments.files import find_configuration, read
-from bo_robust.experiments.loop_arms import run_rounds as run_problem
-from bo_robust.experiments.problems.base import CandidatePriors, Problem, Trials
-from bo_robust.experiments.problems.rewards import Gaussian
-from bo_robust.experiments.problems.synthetic import even_points, square_root
-from bo_robust.experiments.statistics import mean_interval
-from bo_robust.experiments.traces import Traces
 from bo_robust.utils.covariance import SquaredExponential
 
 CONFIGURATIONS = ("lengthscale", "period", "decomposition", "mean", "temperature", "ball", "conditions")
@@ -84,15 +83,12 @@ class Setting(NamedTuple):
 def settings(seed: int) -> Iterator[Setting]:
     """Every algorithm that eliminates in the shipped configurations, then the settings made here."""
     for name in CONFIGURATIONS:
-        for panel in parse(read(find_configuration(f"unknown_hyperparameters/{name}")) | {"seed": seed}).panels:
-            problem = build_problem(panel, range(TRIALS), None, torch.device("cpu"))
-            for method in panel.methods:
-                if method.name in ("he-gp-ucb", "he-stable-opt"):
-                    algorithm = build_algorithm(method, panel, problem)
-                    assert isinstance(algorithm, EliminationAlgorithm)
-                    yield Setting(
-                        seed, f"{panel.name}, {method.label}", problem, algorithm, panel.horizon, panel.initial or 0
-                    )
+        for panel in import_module(f"configs.unknown_hyperparameters.{name}").PANELS:
+            panel, cpu = replace(panel, seed=seed), torch.device("cpu")
+            problem = panel.built(range(TRIALS), cpu)
+            for label, algorithm in panel.made(cpu).methods.items():
+                if isinstance(algorithm, EliminationAlgorithm):
+                    yield Setting(seed, f"{panel.name}, {label}", problem, algorithm, panel.rounds, panel.initial or 0)
     line = even_points(201)
     square = torch.cartesian_prod(even_points(21)[:, 0], even_points(21)[:, 0])
     yield made("design where f is flat, line", seed, line, bumps(0.05), line[:, 0] < 0.4)

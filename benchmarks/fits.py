@@ -16,10 +16,10 @@ from gpytorch.mlls import VariationalELBO
 from torch import Tensor
 
 from benchmarks.common import report
+from benchmarks.methods.designs import fitted
 from benchmarks.slopes import contaminated_data
 from benchmarks.stats import cpu_times, ratios
 from bo_robust import BKBModel, RobustGP
-from bo_robust.experiments.botorch_methods import fitted
 
 NOISE, INDUCING, BATCH = 0.1, 200, 1024
 PAIRS = {20: 9, 100: 9, 500: 5, 1000: 5}  # by readings

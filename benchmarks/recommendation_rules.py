@@ -1,10 +1,10 @@
 """Rules of recommendation at the value at risk: ``python -m benchmarks.recommendation_rules --folders FOLDER``.
 
-A folder holds a finished or unfinished run of ``bo-robust run configs/value_at_risk/discrete.yaml`` (or another of its
-kind). ``jumps`` counts, in rounds 31 to 60 of all of them, how often the regret of the recommended design changes by
-half a decade, with new hyperparameters and without. ``rules`` takes one folder, and the ``--seed`` of its
-configuration. Each trial is seen again at rounds 51, 54, 57 and 60, with the data that its method had gathered and the
-hyperparameters fitted to them, and each rule recommends a design:
+A folder holds a finished run of ``python configs/value_at_risk/discrete.py`` (or another of its kind). ``jumps``
+counts, in rounds 31 to 60 of all of them, how often the regret of the recommended design changes by half a decade, with
+new hyperparameters and without. ``rules`` takes one folder, and the ``--seed`` of its panels. Each trial is seen again
+at rounds 51, 54, 57 and 60, with the data that its method had gathered and the hyperparameters fitted to them, and each
+rule recommends a design:
 
 - mean, queried: argmax of VaR(mu) over the designs queried so far, the paper's rule;
 - lower, queried: argmax of VaR(mu - w sigma) over them;
@@ -28,21 +28,21 @@ from botorch.optim import optimize_acqf
 from torch import Tensor
 
 from benchmarks.common import options, report, report_environment
+from benchmarks.loops.conditions import initial_pairs
+from benchmarks.methods.conditions import PAPER_WIDTH
+from benchmarks.methods.shared_gp import SharedGP
+from benchmarks.problems.conditions.base import ConditionsProblem, OverConditions, regret
+from benchmarks.problems.conditions.synthetic import Branin, GoldsteinPrice, Hartmann3OneTwo, Hartmann3TwoOne
+from benchmarks.statistics import log_regret, mean_interval
 from bo_robust.acquisition import ValueAtRiskUCB
-from bo_robust.experiments.conditions.methods import PAPER_WIDTH
-from bo_robust.experiments.conditions.shared_gp import SharedGP
-from bo_robust.experiments.loop_conditions import initial_pairs
-from bo_robust.experiments.problems import make_conditions_problem
-from bo_robust.experiments.problems.conditions.base import ConditionsProblem, regret
-from bo_robust.experiments.statistics import log_regret, mean_interval
 from bo_robust.utils.random import stream
 
 ROUNDS, REFIT = (51, 54, 57, 60), 3  # hyperparameters are fitted in every third round, and in the last
-PROBLEMS = {
-    "Branin-Hoo (1,1)": ("branin", "discrete"),
-    "Goldstein-Price (1,1)": ("goldstein_price", "discrete"),
-    "Hartmann-3 (1,2)": ("hartmann3_12", "discrete"),
-    "Hartmann-3 (2,1)": ("hartmann3_21", "discrete"),
+PROBLEMS: dict[str, OverConditions] = {
+    "Branin-Hoo (1,1)": Branin(),
+    "Goldstein-Price (1,1)": GoldsteinPrice(),
+    "Hartmann-3 (1,2)": Hartmann3OneTwo(),
+    "Hartmann-3 (2,1)": Hartmann3TwoOne(),
 }
 RULES: dict[str, tuple[bool, bool]] = {  # lower bound instead of mean; box instead of queried designs
     "mean, queried": (False, False),
@@ -54,12 +54,9 @@ RULES: dict[str, tuple[bool, bool]] = {  # lower bound instead of mean; box inst
 
 def trials_of(folder: Path) -> Iterator[pd.DataFrame]:
     """The trace of each trial of each method."""
-    finished = folder / "traces.parquet"
-    files = [finished] if finished.exists() else sorted((folder / "jobs").glob("*.parquet"))
-    for file in files:
-        frame = pd.read_parquet(file)
-        for _, rows in frame.groupby(["panel", "method", "trial"], observed=True):
-            yield rows.sort_values("round")
+    frame = pd.read_parquet(folder / "traces.parquet")
+    for _, rows in frame.groupby(["panel", "method", "trial"], observed=True):
+        yield rows.sort_values("round")
 
 
 def recommend(problem: ConditionsProblem, X: Tensor, Y: Tensor, t: int) -> dict[str, Tensor]:
@@ -104,7 +101,7 @@ def jumps(folders: Sequence[Path]) -> None:
 def rules(folder: Path, seed: int) -> None:
     """A line for each problem, method and rule."""
     values: dict[tuple[str, str], list[list[float]]] = {}
-    problems = {name: make_conditions_problem(kind, z=z) for name, (kind, z) in PROBLEMS.items()}
+    problems = {name: problem.make("cpu") for name, problem in PROBLEMS.items()}
     for trace in trials_of(folder):
         name, method, trial = (trace[key].iloc[0] for key in ("panel", "method", "trial"))
         if name not in problems:

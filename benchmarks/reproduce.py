@@ -1,7 +1,7 @@
 """Run every headline figure of the five papers, and decide its claims: ``python -m benchmarks.reproduce``.
 
-Each row of the table is a claim of a paper, about pairs of methods of a shipped configuration. The runs are those of
-``bo-robust run``, with fewer methods. A pair is decided by the 95 % interval of its paired difference over trials
+Each row of the table is a claim of a paper, about pairs of methods of a file of ``configs``. The runs are those of the
+file, with fewer methods. A pair is decided by the 95 % interval of its paired difference over trials
 (:func:`decide`); a claim is "open" where the interval is too wide.
 
 As it is, the command takes few trials and ends within an hour on two cores. ``--full`` first runs all configurations,
@@ -17,20 +17,22 @@ import json
 import math
 import operator
 import shutil
+import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
 
 from benchmarks.claims import CLAIMS, EARLY, LATE, MEASURES, NO, OPEN, SECONDS, VAR, YES, Claim, paired, verdict
 from benchmarks.common import ROOT, environment, options
-from bo_robust.experiments import run as runs
-from bo_robust.experiments.config import RunConfig, parse
-from bo_robust.experiments.files import apply_overrides, find_configuration, read
-from bo_robust.experiments.statistics import log_regret, mean_interval
+from benchmarks.panel import Panel
+from benchmarks.run import run as run_panels
+from benchmarks.statistics import log_regret, mean_interval
 
 PAGE = ROOT / "docs" / "results" / "papers.md"
 RAW = ROOT / "benchmarks" / "results" / "papers"
@@ -52,34 +54,32 @@ OTHERS = {
     "V-UCB, exact": "V-UCB, exact",
     "RANDOM": "random",
 }
-# Settings of --full that differ from the configuration's: what takes seconds has more trials, what takes hours fewer at
-# a time, so that what is decided early runs no longer.
-FULL: dict[str, tuple[str, ...]] = {
-    "unknown_hyperparameters/lengthscale": ("trials=1000",),
-    "unknown_hyperparameters/period": ("trials=1000",),
-    "value_at_risk/continuous": ("trials=5",),
+# Trials of --full that differ from the configuration's: what takes seconds has more, what takes hours fewer at a time,
+# so that what is decided early runs no longer.
+FULL = {
+    "unknown_hyperparameters/lengthscale": 1000,
+    "unknown_hyperparameters/period": 1000,
+    "value_at_risk/continuous": 5,
 }
-# Settings of the short command that differ from the configuration's.
-SHORT: dict[str, tuple[str, ...]] = {
-    "value_at_risk/discrete": ("trials=4",),
-    "value_at_risk/continuous": ("trials=2",),
-    "value_at_risk/portfolio": ("trials=4",),
-    "value_at_risk/robot_pushing": ("trials=2",),
+# Trials of the short command that differ from the configuration's.
+SHORT = {
+    "value_at_risk/discrete": 4,
+    "value_at_risk/continuous": 2,
+    "value_at_risk/portfolio": 4,
+    "value_at_risk/robot_pushing": 2,
 }
 
 
-def config_of(name: str, claims: Sequence[Claim], seed: int = 0, settings: Sequence[str] = ()) -> RunConfig:
-    """A configuration, cut to what claims are about; ``settings`` are overrides of ``bo-robust run``."""
-    data = read(find_configuration(name))
-    apply_overrides(data, (*settings, f"seed={data.get('seed', 0) + seed}"))
+def panels_of(name: str, claims: Sequence[Claim], seed: int = 0, trials: int | None = None) -> list[Panel]:
+    """The panels of a configuration, cut to what claims are about, with other trials if they are given."""
+    found: list[Panel] = import_module(f"configs.{name.replace('/', '.')}").PANELS
+    panels = [replace(of, seed=of.seed + seed, trials=trials or of.trials, compare=()) for of in found]
     needed = {label for claim in claims for label in claim.labels}
-    data["compare"] = []
-    if needed:
-        methods = parse(data).panels[0].methods
-        drawn = set() if seed else DRAWN
-        data["methods"] = [method.model_dump() for method in methods if method.label in needed | drawn]
-        data["panels"] = [panel for i, panel in enumerate(data["panels"]) if i in {claim.panel for claim in claims}]
-    return parse(data)
+    if not needed:
+        return panels
+    shown = needed if seed else needed | DRAWN
+    panels = [panels[i] for i in sorted({claim.panel for claim in claims})]
+    return [replace(of, methods={label: m for label, m in of.methods.items() if label in shown}) for of in panels]
 
 
 def _rounded(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,9 +108,9 @@ class Runs:
     def __init__(self, name: str, folder: Path, full: bool = False, stored: Sequence[dict[str, Any]] = ()) -> None:
         self.name, self.folder, self.stored = name, folder / name.replace("/", "-"), stored
         self.first = "seed-0" if full else "short"
-        self.settings = (FULL if full else SHORT).get(name, ())
+        self.trials = (FULL if full else SHORT).get(name)
         self.claims = [claim for claim in CLAIMS if claim.config == name]
-        self.panels = config_of(name, [], settings=self.settings).panels  # all of them
+        self.panels = panels_of(name, [], trials=self.trials)  # all of them
         self.parts: list[dict[str, Any]] = []
 
     def add(self, claims: Sequence[Claim], workers: int) -> None:
@@ -120,15 +120,15 @@ class Runs:
         if seed < len(self.stored) and not folder.exists():
             self.parts.append(self.stored[seed])
             return
-        config, start = config_of(self.name, claims, seed, self.settings), time.perf_counter()
+        panels, start = panels_of(self.name, claims, seed, self.trials), time.perf_counter()
         taken = folder.with_suffix(".json")
         self.folder.mkdir(parents=True, exist_ok=True)
         before = json.loads(taken.read_text()) if taken.exists() else 0.0
         finished = (folder / "summary.json").exists()
         if not (finished and self.stored):
-            console = Console(stderr=True, width=110)
             try:
-                runs.start(config, folder, workers=workers, console=console)
+                with redirect_stdout(sys.stderr):
+                    run_panels(panels, folder, jobs=workers)
             finally:
                 taken.write_text(json.dumps(before + (0.0 if finished else time.perf_counter() - start)))
         self.parts.append(self._part(folder))
@@ -162,8 +162,7 @@ class Runs:
             panel = self.panels[claim.panel]
             if claim.check:
                 folder = self.folder / self.first
-                config = parse(json.loads((folder / "summary.json").read_text())["config"])
-                (ours, found), trials = claim.check(config, claim.panel, folder), panel.trials
+                (ours, found), trials = claim.check(self.panels, claim.panel, folder), panel.trials
             else:
                 regrets = {name: by_trial(self.parts, panel.name, claim.measure, name) for name in claim.labels}
                 ours, found, trials = verdict(claim, regrets)
@@ -174,7 +173,7 @@ class Runs:
                     "claim": claim.text,
                     "ours": ours,
                     "verdict": found,
-                    "scale": f"{trials} x {panel.horizon}",
+                    "scale": f"{trials} x {panel.rounds}",
                     "config": self.name,
                     "revision": ", ".join(dict.fromkeys(part["revision"] for part in self.parts)),
                     "date": self.parts[-1]["date"],
@@ -250,8 +249,8 @@ def draw(of: Sequence[Runs], path: Path) -> None:
     labels = dict.fromkeys(label for run in of for label in run.panels[0].labels)
     colors: dict[Any, str] = {label: f"C{i}" for i, label in enumerate(labels)}
     figure, axes = plt.subplots(rows, 3, figsize=(11, 3.2 * rows), layout="constrained", squeeze=False)
-    for ax, (run, name) in zip(axes.flat, panels, strict=False):
-        for label, method in run.traces(name).groupby("method", observed=True):
+    for ax, (runs, name) in zip(axes.flat, panels, strict=False):
+        for label, method in runs.traces(name).groupby("method", observed=True):
             by_round = method.pivot_table(index="trial", columns="round", values="regret")
             mean, low, high = mean_interval(log_regret(by_round.to_numpy()), 0.7)
             ax.plot(by_round.columns, mean, label=label, color=colors[label], linewidth=1.2)

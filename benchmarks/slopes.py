@@ -27,6 +27,9 @@ from torch.quasirandom import SobolEngine
 from benchmarks.bkb import NOISE_VAR, make_problem
 from benchmarks.common import options, report, report_environment
 from benchmarks.loop import additive, noise_and_uniforms, rounds
+from benchmarks.loops.outliers import Shift, draw
+from benchmarks.methods.designs import fitted
+from benchmarks.problems.designs import Function
 from bo_robust import BKBModel, RobustGP
 from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, TGPUCB, VUCB
 from bo_robust.bandits.posteriors.arm_kernel import ROW_BLOCK, ArmKernel
@@ -35,9 +38,6 @@ from bo_robust.bandits.shortlist import SHORTLIST_SIZE
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
-from bo_robust.experiments.botorch_methods import fitted
-from bo_robust.experiments.outliers import Shift, draw
-from bo_robust.experiments.problems import make_design_problem
 from bo_robust.features import FourierFeatures
 from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK
 from bo_robust.ops.dtc_scores import CHUNK_ENTRIES
@@ -115,9 +115,9 @@ WORKS = {
 
 def contaminated_data(n: int, seed: int) -> tuple[Tensor, Tensor]:
     """The first n Sobol points of Hartmann-6, ``n x 6``, and readings, ``n x 1``, a tenth of them wrong."""
-    problem = make_design_problem("function", function="hartmann6")
+    problem = Function("hartmann6").make()
     X = SobolEngine(problem.d, scramble=True, seed=seed).draw(n, dtype=torch.float64)
-    draws = draw(problem.name, Shift(kind="shift", share=0.1, size=10.0, side="good"), seed, n)
+    draws = draw(problem.name, Shift(0.1, 10.0, "good"), seed, n)
     return X, torch.tensor([[draws.observation(problem, x, t)] for t, x in enumerate(X)], dtype=torch.float64)
 
 

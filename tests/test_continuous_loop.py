@@ -10,10 +10,10 @@ from botorch.optim import optimize_acqf
 from gpytorch.kernels import RBFKernel
 from torch.quasirandom import SobolEngine
 
+from benchmarks.problems.rewards import SymmetricPareto
 from bo_robust import GPUCB, FourierMap, TruncatedFeatureGP
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.truncation import ATAFourierTruncation
-from bo_robust.experiments.problems.rewards import SymmetricPareto
 from bo_robust.utils.random import stream
 from tests.problems import fit
 

@@ -1,28 +1,32 @@
 """BoTorch's loop and its baselines, clean and contaminated: ``python -m benchmarks.robustness [options]``.
 
-**Run.** The panels of a configuration (``--config``, a name or a file), by ``--regimes`` and with the ``--methods`` of
-:data:`.methods.GRID`, as many ``--seeds`` from ``--first`` on, into one folder a regime in ``--out``; the same command
-again runs what is missing. Then the trials are added to ``--results``, one JSON object a line, where a problem, regime,
-seed and method is not there yet.
+**Run.** The panels of a file of ``configs/robustness`` (``--config``), by ``--regimes`` and with the ``--methods`` of
+:mod:`.grid`, as many ``--seeds`` from ``--first`` on, into one folder a regime in ``--out``; the same command again
+runs what is missing. Then the trials are added to ``--results``, one JSON object a line, where a problem, regime, seed
+and method is not there yet.
 
 **Report.** Settings are chosen on Branin, Levy-4 and a bump in one dimension. Reported are the other functions
-(``configs/robustness/functions.yaml``), by ``--report``; ``--picture FILE`` draws them. These run nothing.
+(``configs/robustness/functions.py``) and positive, skewed ones (``skewed.py``), by ``--report``; ``--picture FILE``
+draws the former. These run nothing.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from benchmarks.common import ROOT, options, report_environment
-from benchmarks.robustness.methods import GRID, register
-from benchmarks.robustness.summary import MAIN, REGIMES, Row, summarize
-from bo_robust.experiments.files import load_config
-from bo_robust.experiments.run import start
+from benchmarks.panel import Panel
+from benchmarks.robustness.grid import ALL, MAIN, METHODS
+from benchmarks.robustness.summary import Row, summarize
+from benchmarks.run import run
 
 RESULTS = ROOT / "benchmarks" / "results" / "robustness" / "cells.jsonl"
 CELL = ("problem", "regime", "seed", "method")
@@ -34,7 +38,7 @@ def load(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def rows_of(folder: Path) -> list[Row]:
+def rows_of(folder: Path, panels: Sequence[Panel], regime: str) -> list[Row]:
     """The trials of a finished run.
 
     ``regret`` is that of the recommendation at the end, in sd of f; ``curve`` are pairs of evaluations and that regret;
@@ -43,38 +47,31 @@ def rows_of(folder: Path) -> list[Row]:
     """
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     by = f"{summary['commit']}, {summary['machine']['processor']}, botorch {summary['versions']['botorch']}"
-    problems = {panel["name"]: panel for panel in summary["config"]["panels"]}
+    panel_of: Any = {panel.name: panel for panel in panels}
     methods = {panel["name"]: panel["methods"] for panel in summary["panels"]}
     rows = []
     traces = pd.read_parquet(folder / "traces.parquet")
-    for (panel, method, trial), part in traces.groupby(["panel", "method", "trial"], observed=True, sort=False):
-        config = problems[panel]
-        problem: dict[str, Any] = config["problem"]
+    names: Any
+    for names, part in traces.groupby(["panel", "method", "trial"], observed=True, sort=False):
+        name, method, trial = names
+        panel = panel_of[name]
         regret, warned = part.set_index("round")["regret"].dropna(), part.loc[part["warned"], "round"]
-        kept = [t for t in regret.index if t % STEP == 0 or t == config["horizon"]]
+        kept = [t for t in regret.index if t % STEP == 0 or t == panel.rounds]
         rows.append(
             {
-                "problem": problem.get("function") or problem.get("table", "suzuki"),
-                "regime": _regime(config["outliers"]),
-                "seed": config["seed"] + trial,
+                "problem": name,
+                "regime": regime,
+                "seed": panel.seed + trial,
                 "method": method,
                 "regret": float(f"{regret.iloc[-1]:.4g}"),
                 "curve": [(int(t), float(f"{regret[t]:.4g}")) for t in kept],
-                "evaluations": config["horizon"],
+                "evaluations": panel.rounds,
                 "warned": int(warned.max()) if len(warned) else None,
-                "seconds": round(methods[panel][method]["seconds"], 2),
+                "seconds": round(methods[name][method]["seconds"], 2),
                 "by": by,
             }
         )
     return rows
-
-
-def _regime(outliers: dict[str, Any] | None) -> str:
-    """The name of a regime in a configuration whose defaults are filled in."""
-    for name, known in REGIMES.items():
-        if (known or {}).items() <= (outliers or {}).items() and bool(known) == bool(outliers):
-            return name
-    return json.dumps(outliers)
 
 
 def add(rows: list[Row], path: Path) -> None:
@@ -91,9 +88,9 @@ def main() -> None:
     """Run, report or draw."""
     given = options(
         __doc__,
-        config="robustness/functions",
+        config="functions",
         regimes=MAIN,
-        methods=GRID,
+        methods=METHODS,
         seeds=4,
         first=0,
         out=Path("results"),
@@ -103,15 +100,14 @@ def main() -> None:
     )
     seeds = range(given.first, given.first + given.seeds)
     if not (given.report or given.picture):
-        register()
-        methods = [{**GRID[label], "label": label} for label in given.methods]
+        shared = {"methods": {label: METHODS[label] for label in given.methods}, "compare": ()}
+        shared |= {"seed": given.first, "trials": given.seeds}
         for regime in given.regimes:
-            settings = {"outliers": REGIMES[regime], "methods": methods, "compare": [], "seed": given.first}
-            texts = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
-            config = load_config(given.config, texts, trials=given.seeds)
-            folder = given.out / f"{config.name}-{re.sub('[^a-z0-9]+', '-', regime)}"
-            start(config, folder)
-            add(rows_of(folder), given.results)
+            of_config = import_module(f"configs.robustness.{given.config}").PANELS
+            panels = [replace(panel, outliers=ALL[regime], **shared) for panel in of_config]
+            folder = given.out / f"robustness-{given.config}-{re.sub('[^a-z0-9]+', '-', regime)}"
+            run(panels, folder)
+            add(rows_of(folder, panels, regime), given.results)
     if given.report:
         report_environment(results=given.results.name)
         summarize(load(given.results), seeds)

@@ -2,7 +2,7 @@
 
 Each variant lacks one rule (:data:`VARIANTS`) and is run on
 
-- ``tables``: the tables that chose the settings (``settings`` in ``real_tables.yaml``), three splits, clean and with 10
+- ``tables``: the tables that chose the settings (``settings`` in ``real_tables.json``), three splits, clean and with 10
   or 30 % of the rows off by 5 to 10 standard deviations, see :mod:`benchmarks.real_tables`;
 - ``replicated``: the same with a third of the rows measured twice. A second reading has an error of its own, .1
   standard deviations and in contaminated sets, in one of ten, 5 to 10;
@@ -25,14 +25,14 @@ import torch
 from botorch.models import SingleTaskGP
 
 from benchmarks.common import options, report, report_environment
+from benchmarks.loops.designs import DesignsPanel
+from benchmarks.methods.designs import Robust
+from benchmarks.problems.designs import Function
 from benchmarks.real_tables import TABLES, Score, Split, compared, score, split
+from benchmarks.robustness.grid import REGIMES
 from benchmarks.robustness.static import FAMILIES, detected
-from benchmarks.robustness.summary import REGIMES, SETTINGS
+from benchmarks.robustness.summary import SETTINGS
 from bo_robust import RobustGP
-from bo_robust.experiments.botorch_methods import Robust
-from bo_robust.experiments.build import build_problem
-from bo_robust.experiments.config import Panel
-from bo_robust.experiments.loop_botorch import DesignsLoop
 from bo_robust.utils.random import stream
 
 SEEDS = range(500, 503)
@@ -123,13 +123,11 @@ def regrets(regime: str) -> np.ndarray:
     """log10 of the regret at the end of each loop."""
     found = []
     for function in SETTINGS:
-        problem_of = {"kind": "function", "function": function}
-        given = {"name": function, "loop": "botorch", "problem": problem_of, "horizon": 40, "methods": ["RobustGP"]}
-        given |= {"seed": SEEDS[0], "trials": len(SEEDS), "outliers": REGIMES[regime]}
-        panel = Panel.model_validate(given)
-        problem = build_problem(panel, range(1), None, torch.device("cpu"))
+        method, problem = Robust(replicates=True), Function(function)
+        sizes: dict[str, Any] = {"seed": SEEDS[0], "trials": len(SEEDS), "rounds": 40}
+        panel = DesignsPanel(function, problem, {"RobustGP": method}, outliers=REGIMES[regime], **sizes)
         for trial in range(len(SEEDS)):
-            rows = DesignsLoop().run_trial(problem, Robust(replicates=True), panel, trial)
+            rows = panel.run_trial(panel.built(torch.device("cpu")), method, trial)
             found.append(math.log10(max(rows["regret"][-1], LEAST_REGRET)))
     return np.array(found)
 

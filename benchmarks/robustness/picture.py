@@ -7,10 +7,9 @@ from pathlib import Path
 import matplotlib as mpl
 import pandas as pd
 
-from benchmarks.robustness.summary import MAIN, PLAIN, REPORTED, Row
-from bo_robust.experiments.statistics import log_regret
-
-__all__ = ["curves", "draw"]
+from benchmarks.robustness.grid import MAIN
+from benchmarks.robustness.summary import PLAIN, REPORTED, Row
+from benchmarks.statistics import log_regret
 
 # Method, label and style, in the order of the legend.
 SHOWN = {

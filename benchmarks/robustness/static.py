@@ -27,11 +27,9 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from benchmarks.common import options, report, report_environment
+from benchmarks.methods.designs import fitted
 from bo_robust import RobustGP
-from bo_robust.experiments.botorch_methods import fitted
 from bo_robust.utils.random import stream
-
-__all__ = ["FAMILIES", "Dataset"]
 
 BRANIN_OPTIMUM = (0.5428, 0.1517)  # of the unit square
 

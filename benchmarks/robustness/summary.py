@@ -10,26 +10,12 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.common import report
-from benchmarks.robustness.methods import GRID, OURS
-from bo_robust.experiments.problems.designs import FUNCTIONS, LAB
-from bo_robust.experiments.statistics import log_regret
+from benchmarks.loops.outliers import SomeWrong
+from benchmarks.problems.designs import FUNCTIONS, LAB
+from benchmarks.problems.skewed import SKEWED
+from benchmarks.robustness.grid import ALL, FACTOR, FAULTY, MAIN, METHODS, OURS, REGIMES
+from benchmarks.statistics import log_regret
 
-__all__ = ["FAULTY", "MAIN", "REGIMES", "difference", "reported", "summarize"]
-
-# By name, what a configuration says of its outliers.
-REGIMES: dict[str, dict[str, Any] | None] = {
-    "clean": None,
-    "10% 10sd either": {"kind": "shift", "share": 0.1, "size": 10.0, "side": "either"},
-    "30% 10sd either": {"kind": "shift", "share": 0.3, "size": 10.0, "side": "either"},
-    "10% 10sd good": {"kind": "shift", "share": 0.1, "size": 10.0, "side": "good"},
-    "10% 10sd bad": {"kind": "shift", "share": 0.1, "size": 10.0, "side": "bad"},
-    "10% 3sd either": {"kind": "shift", "share": 0.1, "size": 3.0, "side": "either"},
-    "student-t": {"kind": "student_t", "scale": 0.3},
-    "20% cauchy": {"kind": "cauchy", "share": 0.2, "scale": 1.0},
-    "dead sensor": {"kind": "dead_sensor", "share": 0.15},
-}
-MAIN = tuple(REGIMES)[:3]  # of the whole grid
-FAULTY = MAIN[1:]
 SETTINGS = ("branin", "levy4", "bump1")  # settings are chosen on these, so that they are not reported
 PEAKS = ("bump2", "bumps4", "michalewicz2", "needle2", "bump3")  # they first show as one reading far above all others
 PLAIN, BASELINE = "SingleTaskGP", "relevance pursuit"
@@ -40,9 +26,7 @@ LATE = 5  # a warning counts if it came within the last so many evaluations
 Row = dict[str, Any]
 
 
-def reported(
-    rows: Iterable[Row], regimes: Collection[str] = REGIMES, problems: Collection[str] = REPORTED
-) -> pd.DataFrame:
+def reported(rows: Iterable[Row], regimes: Collection[str] = ALL, problems: Collection[str] = REPORTED) -> pd.DataFrame:
     """Regrets of some regimes and problems: a line for a problem, regime and seed, a column for a method."""
     chosen = [row for row in rows if row["problem"] in problems and row["regime"] in regimes]
     cell = ["problem", "regime", "seed", "method"]
@@ -98,12 +82,13 @@ def summarize(rows: list[Row], seeds: range) -> None:
         if gap := difference(reported(rows, [regime], [problem]), method, of=lambda regret: regret):
             report(f"{problem}, {regime}: {method} against {PLAIN}", unit=SD, **gap)
     _every_regime(rows)
+    _skewed(rows)
     for ours in OURS[1:]:
         if gap := difference(reported(whole, MAIN), ours, OURS[0]):
             report(f"{ours} against {OURS[0]}", unit=LOG, **gap)
     for regime in ("contaminated", *REGIMES):
         table = reported(whole, FAULTY if regime == "contaminated" else [regime])
-        for method in (name for name in GRID if name != PLAIN):
+        for method in (name for name in METHODS if name != PLAIN):
             if (gap := difference(table, method)) and gap["detail"]["clusters"] > 1:
                 report(f"{regime}: {method} against {PLAIN}", unit=LOG, **gap)
         if gap := difference(table, OURS[0], BASELINE):
@@ -116,11 +101,18 @@ def _share(where: str, table: pd.DataFrame, method: str) -> None:
         report(f"{where}: {method}, share of what knowing the outliers gains", unit="share", **share)
 
 
+def _skewed(rows: list[Row]) -> None:
+    """Positive, skewed functions."""
+    for regime in ("clean", FAULTY[0], FACTOR):
+        if gap := difference(reported(rows, [regime], SKEWED), OURS[1]):
+            report(f"skewed functions, {regime}: {OURS[1]} against {PLAIN}", unit=LOG, **gap)
+
+
 def _every_regime(rows: list[Row]) -> None:
     """The share of what knowing the outliers gains, over problems and seeds that were run in every such regime."""
-    regimes = [name for name, outliers in REGIMES.items() if outliers and "share" in outliers]
+    regimes = [name for name, outliers in REGIMES.items() if isinstance(outliers, SomeWrong)]
     table = reported(rows, regimes)
-    for method in (name for name in GRID if name not in (PLAIN, "known") and name in table):
+    for method in (name for name in METHODS if name not in (PLAIN, "known") and name in table):
         ran = table.reindex(columns=[PLAIN, "known", method]).dropna()
         _share(
             "every regime with outliers",

@@ -6,8 +6,7 @@ share u_{i tau} y_tau of a reward in each direction with the current level, so a
 """
 
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, TypeGuard
 
@@ -15,7 +14,6 @@ import torch
 from torch import Tensor
 
 from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked_state
-from bo_robust.bandits.constants import Constants
 from bo_robust.bandits.gp_ucb import select_ucb
 from bo_robust.bandits.posteriors import truncated
 from bo_robust.bandits.posteriors.arms import ArmKernel, noise_of_trials
@@ -26,14 +24,12 @@ from bo_robust.bandits.posteriors.whitening import ROOTS, FeatureTable
 from bo_robust.confidence import Width
 from bo_robust.confidence.base import is_open, sized
 from bo_robust.confidence.truncation import Truncation, check_rule
-from bo_robust.features import Features, FourierFeatures
+from bo_robust.features import Features
 from bo_robust.features.maps import WARN_ERROR
-from bo_robust.utils import specs
 from bo_robust.utils.input_checks import quoted
 from bo_robust.utils.round_numbers import by_round
 
 PROBES = 16  # arms at which features are compared with the kernel
-FEATURES: dict[str, Callable[..., Any]] = {"fourier": FourierFeatures, "nystrom": NystromDictionary}
 
 
 @dataclass
@@ -77,19 +73,6 @@ class ATAGPUCB(ArmAlgorithm):
             raise ValueError("num_features of the width and the level can be None with a NystromDictionary only.")
         if self.root not in ROOTS:
             raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {quoted(self.root)}.")
-
-    @classmethod
-    def completed(cls, settings: dict[str, Any], constants: Constants) -> tuple[dict[str, Any], Constants]:
-        """As in the base class; width and level get the number of features."""
-        if "features" not in settings:
-            raise ValueError("ATA-GP-UCB needs `features:`, e.g. {kind: fourier, nodes: 32}.")
-        features = specs.build(settings["features"], FEATURES, constants.context(), "features")
-        return super().completed({**settings, "features": features}, replace(constants, features=features))
-
-    @classmethod
-    def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:
-        """The level of the theorem for these features."""
-        return {"kind": "ata_nystrom" if redraws(features) else "ata_fourier"}
 
     def init(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int = 1, **options: Any) -> State:
         """As in the base class; ``ValueError`` also if the features do not fit the arms."""

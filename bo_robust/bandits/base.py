@@ -6,19 +6,13 @@ place. All trials advance together and nothing returns to the host.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from torch import Tensor
 
-from bo_robust.bandits.constants import Constants
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel, ArmPosterior
-from bo_robust.confidence import WIDTHS
-from bo_robust.confidence.base import EXPLORING
-from bo_robust.confidence.truncation import TRUNCATIONS
-from bo_robust.utils import specs
 from bo_robust.utils.input_checks import check_schedule
 
 
@@ -88,11 +82,9 @@ class Info:
 class ArmAlgorithm(ABC):
     """Base of the finite-arm algorithms; subclasses are frozen dataclasses of their settings.
 
-    An experiment reads the class attributes to know how to run an algorithm.
+    ``benchmarks`` reads the class attributes to know how to run an algorithm.
     """
 
-    # Spec of the width if a configuration names none.
-    default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomized", "scale": EXPLORING}
     # Whether it chooses among the candidate priors of a problem, and cannot be run without them
     over_candidates: ClassVar[bool] = False
     # What is recorded besides the traces: "dictionary" (the posterior has `size` and `effective_dimension`) or
@@ -114,43 +106,6 @@ class ArmAlgorithm(ABC):
                 value = getattr(self, name)
                 for schedule in value if isinstance(value, tuple) else (value,):
                     check_schedule(name, example, schedule)
-
-    @classmethod
-    def from_settings(cls, name: str, settings: Mapping[str, Any], constants: Constants) -> Self:
-        """Make the algorithm of a configuration, in which it has this ``name``.
-
-        Widths, levels and feature maps in ``settings`` are specs, ``{kind: ..., ...}``. What they leave out comes from
-        ``constants``, or is the default. ``ValueError`` says which setting is wrong or missing.
-        """
-        completed, constants = cls.completed(dict(settings), constants)
-        algorithm: Self = specs.build({"kind": name, **completed}, {name: cls}, constants.context(), "method")
-        return algorithm
-
-    @classmethod
-    def completed(cls, settings: dict[str, Any], constants: Constants) -> tuple[dict[str, Any], Constants]:
-        """The settings with their width and level made, and the constants of this algorithm."""
-        fields = cls.__dataclass_fields__  # type: ignore[attr-defined]
-        if "truncation" in fields:
-            spec = settings.get("truncation")
-            spec = cls.default_truncation(constants.features) if spec is None else spec
-            settings["truncation"] = specs.build(spec, TRUNCATIONS, constants.context(), "truncation")
-        if "width" in fields:
-            spec = settings.get("width")
-            spec = cls.default_width if spec is None else spec
-            kind = specs.kind_of(spec, "width")
-            context = constants.for_width(spec, WIDTHS.get(kind), cls.delta_of_width(constants.delta, kind))
-            settings["width"] = specs.build(spec, WIDTHS, context, "width")
-        return settings, constants
-
-    @classmethod
-    def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:
-        """Spec of the level if a configuration names none, for these features or this way to draw dictionaries."""
-        return {"kind": "none"}
-
-    @classmethod
-    def delta_of_width(cls, delta: float, kind: str) -> float:
-        """The failure probability for a width of this ``kind``, from the ``delta`` of the whole algorithm."""
-        return delta
 
     def init(
         self,

@@ -5,9 +5,8 @@ variance are the baselines of Srinivas et al. 2010.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -28,7 +27,6 @@ class IRGPUCB(GPUCB):
     """
 
     capturable: ClassVar[bool] = True
-    default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomized"}
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked_state, uniform_arms
-from bo_robust.bandits.bkb import new_dictionary, sparse_width, with_oversampling
-from bo_robust.bandits.constants import Constants
+from bo_robust.bandits.bkb import new_dictionary, sparse_width
 from bo_robust.bandits.gp_ucb import largest_bound
 from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel, check_pulls, within
@@ -70,11 +69,6 @@ class BBKB(ArmAlgorithm):
         super().__post_init__()
         check_oversampling(self.oversampling)
         check_batch_constant(self.batch_constant)
-
-    @classmethod
-    def completed(cls, settings: dict[str, Any], constants: Constants) -> tuple[dict[str, Any], Constants]:
-        """As in the base class; see :func:`.bkb.with_oversampling`."""
-        return super().completed(with_oversampling(settings, constants), constants)
 
     def prior(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int, **_: Any) -> DTCPosterior:
         """As :func:`bo_robust.bandits.posteriors.dtc.init`."""

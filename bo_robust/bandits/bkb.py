@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked_state, uniform_arms
-from bo_robust.bandits.constants import Constants
 from bo_robust.bandits.gp_ucb import largest_bound
 from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
@@ -22,7 +21,7 @@ from bo_robust.bandits.tgp_ucb import truncated_rewards
 from bo_robust.confidence import Width
 from bo_robust.confidence.base import DIMENSION, needs_of
 from bo_robust.confidence.truncation import NoTruncation, Truncation, check_rule
-from bo_robust.features.leverage import redrawn, theory_oversampling
+from bo_robust.features.leverage import redrawn
 from bo_robust.utils.input_checks import check_oversampling, quoted
 from bo_robust.utils.linalg import all_numbers
 from bo_robust.utils.random import spread
@@ -67,11 +66,6 @@ class BKB(ArmAlgorithm):
         if self.redraw not in ("fresh", "persistent"):
             raise ValueError(f"redraw must be 'fresh' or 'persistent', got {quoted(self.redraw)}.")
 
-    @classmethod
-    def completed(cls, settings: dict[str, Any], constants: Constants) -> tuple[dict[str, Any], Constants]:
-        """As in the base class; see :func:`with_oversampling`."""
-        return super().completed(with_oversampling(settings, constants), constants)
-
     def prior(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int, **_: Any) -> DTCPosterior:
         """As :func:`bo_robust.bandits.posteriors.dtc.init`."""
         return dtc.init(kernel, noise_var, trials)
@@ -104,15 +98,6 @@ class BKB(ArmAlgorithm):
         # variances of the round before, as the paper: count did not change them
         dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, uniforms))
         return Info(ok & all_numbers(posterior.mean, posterior.variance), (kept != rewards) & ok)
-
-
-def with_oversampling(settings: dict[str, Any], constants: Constants) -> dict[str, Any]:
-    """The settings with the theory's ``oversampling`` for an accuracy ``epsilon``, where that is given in its place."""
-    if (epsilon := settings.pop("epsilon", None)) is None:
-        return settings
-    if "oversampling" in settings:
-        raise ValueError("epsilon is given in place of oversampling; leave one out.")
-    return {**settings, "oversampling": theory_oversampling(constants.horizon, constants.delta, epsilon)}
 
 
 def new_dictionary(posterior: DTCPosterior, oversampling: float, uniforms: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ Axes: ``s`` trials, ``h`` candidates, ``n`` arms.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -42,8 +41,6 @@ class CandidateAlgorithm(ArmAlgorithm):
         width: Confidence width w^u_t, one for all candidates or a tuple of one each.
     """
 
-    # The test of HE-GP-UCB is of a width that holds; the other algorithms over candidates are its baselines.
-    default_width: ClassVar[Mapping[str, Any]] = {"kind": "bayesian_finite"}
     over_candidates: ClassVar[bool] = True
     capturable: ClassVar[bool] = True
 

@@ -9,7 +9,7 @@ Axes: ``s`` trials, ``h`` candidates.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -17,10 +17,8 @@ from torch import Tensor
 
 from bo_robust.bandits.base import Info, State, checked_state
 from bo_robust.bandits.candidate_algorithm import CandidateAlgorithm
-from bo_robust.bandits.constants import Constants
 from bo_robust.bandits.posteriors.candidates import CandidatePosterior, Observed
 from bo_robust.confidence import elimination
-from bo_robust.confidence.candidate_widths import delta_of_width
 from bo_robust.confidence.elimination import Failures
 from bo_robust.utils.input_checks import check_delta, check_positive
 from bo_robust.utils.linalg import on_cuda
@@ -58,17 +56,6 @@ class EliminationAlgorithm(CandidateAlgorithm):
     noise_scale: float
     delta: float
     elimination: str = field(default="errors", kw_only=True)
-
-    @classmethod
-    def completed(cls, settings: dict[str, Any], constants: Constants) -> tuple[dict[str, Any], Constants]:
-        """As in the base class; a ``noise_scale`` in the settings is that of the width, too."""
-        noise_scale = settings.get("noise_scale", constants.noise_scale)
-        return super().completed(settings, replace(constants, noise_scale=noise_scale))
-
-    @classmethod
-    def delta_of_width(cls, delta: float, kind: str) -> float:
-        """See :func:`bo_robust.confidence.candidate_widths.delta_of_width`."""
-        return delta_of_width({"kind": kind}, delta)
 
     def __post_init__(self) -> None:
         super().__post_init__()

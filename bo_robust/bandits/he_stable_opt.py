@@ -8,15 +8,13 @@ design, and pessimistic when it chooses the condition. u_t and v_t are each test
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from torch import Tensor
 
 from bo_robust.bandits.base import State, checked_state
 from bo_robust.bandits.candidate_algorithm import CandidateSelection, best_among, masked, of_map_candidate, reaches
-from bo_robust.bandits.constants import Constants
 from bo_robust.bandits.elimination_algorithm import EliminationAlgorithm, HEInfo, HEState
-from bo_robust.bandits.pairs import check_conditions, check_pairs, recommended_design
+from bo_robust.bandits.pairs import check_pairs, recommended_design
 from bo_robust.bandits.posteriors.candidates import CandidatePosterior, checked_pulls
 from bo_robust.confidence import elimination
 from bo_robust.risk_measures.functionals import WorstCase
@@ -50,12 +48,6 @@ class HEStableOpt(EliminationAlgorithm):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(1, num_conditions=self.num_conditions)
-
-    @classmethod
-    def completed(cls, settings: dict[str, Any], constants: Constants) -> tuple[dict[str, Any], Constants]:
-        """As in the base class; ``ValueError`` if the problem has no conditions."""
-        check_conditions(constants)
-        return super().completed(settings, constants)
 
     def start(self, posterior: CandidatePosterior) -> HEStableState:
         """Make the state around a fresh posterior, whose number of arms must be a multiple of w."""

@@ -4,13 +4,11 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from numbers import Real
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from bo_robust.bandits.base import ArmAlgorithm, PosteriorOverArms, State
-from bo_robust.bandits.constants import Constants
 from bo_robust.risk_measures.functionals import Functional
 from bo_robust.utils.input_checks import check_count, is_number, quoted
 from bo_robust.utils.linalg import row_argmax
@@ -24,12 +22,6 @@ class PairAlgorithm(ArmAlgorithm):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(1, num_conditions=self.num_conditions)
-
-    @classmethod
-    def completed(cls, settings: dict[str, Any], constants: Constants) -> tuple[dict[str, Any], Constants]:
-        """As in the base class; ``ValueError`` if the problem has no conditions."""
-        check_conditions(constants)
-        return super().completed(settings, constants)
 
     def start(self, posterior: PosteriorOverArms) -> State:
         """Make the state around a fresh posterior, whose number of arms must be a multiple of w."""
@@ -46,12 +38,6 @@ def recommended_design(
     values = functional(posterior.mean.view(pairs), p)
     queried = posterior.counts.view(pairs).sum(-1) > 0
     return row_argmax(values.masked_fill(~queried, -math.inf))
-
-
-def check_conditions(constants: Constants) -> None:
-    """Raise ``ValueError`` unless arms of the problem are designs with conditions."""
-    if constants.num_conditions == 1:
-        raise ValueError("the algorithm needs designs with conditions: a problem ball or conditions.")
 
 
 def check_pairs(num_arms: int, num_conditions: int) -> None:

@@ -5,9 +5,8 @@ t^(1/(2(1+alpha))). Each reward is truncated once, with the level of its own rou
 should be centered: zeroing is a bias towards zero. Difference from :mod:`gp_ucb`: ``observe``.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -39,11 +38,6 @@ class TGPUCB(ArmAlgorithm):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_rule(self.rule)
-
-    @classmethod
-    def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:
-        """The level of the theorem."""
-        return {"kind": "tgp"}
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest upper confidence bound."""

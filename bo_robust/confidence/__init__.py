@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     from bo_robust.confidence.heavy_tails import (
         ATAFourierWidth,
         ATANystromWidth,
-        LogWidth,
-        PublishedATAWidth,
-        PublishedTGPWidth,
         TGPWidth,
     )
     from bo_robust.confidence.registry import WIDTHS
@@ -30,9 +27,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "WIDTHS", "ATAFourierWidth", "ATANystromWidth", "BKBWidth", "BayesianFiniteWidth", "CompactWidth", "ConstantWidth",
-    "FiniteWidth", "LogWidth", "PublishedATAWidth", "PublishedTGPWidth", "RKHSWidth", "RandomizedWidth",
-    "SelfNormalizedWidth", "TGPWidth", "Width", "gp_ucb_regret_bound", "information_gain", "propose_constants",
+    "WIDTHS", "ATAFourierWidth", "ATANystromWidth", "BKBWidth", "BayesianFiniteWidth", "CompactWidth",
+    "ConstantWidth", "FiniteWidth", "RKHSWidth", "RandomizedWidth", "SelfNormalizedWidth", "TGPWidth", "Width",
+    "gp_ucb_regret_bound", "information_gain", "propose_constants",
 ]  # fmt: skip
 if not TYPE_CHECKING:  # a type checker knows the names imported above, and no others
     __getattr__, __dir__ = on_first_use(
@@ -40,7 +37,7 @@ if not TYPE_CHECKING:  # a type checker knows the names imported above, and no o
         {
             "": "information_gain",
             "base": "Width",
-            "heavy_tails": "ATAFourierWidth ATANystromWidth LogWidth PublishedATAWidth PublishedTGPWidth TGPWidth",
+            "heavy_tails": "ATAFourierWidth ATANystromWidth TGPWidth",
             "regret_bounds": "gp_ucb_regret_bound",
             "reward_moments": "propose_constants",
             "widths": "BayesianFiniteWidth BKBWidth CompactWidth ConstantWidth FiniteWidth RandomizedWidth "

@@ -103,12 +103,11 @@ def required_size(size: Number | None) -> Number:
 
 
 Schedule = TypeVar("Schedule")
-SIZES = ("num_features", "num_directions")
 
 
 def is_open(schedule: object) -> bool:
     """Whether a width or level was made with None for the number of features, which :func:`sized` fills in."""
-    return any(getattr(schedule, name, 0) is None for name in SIZES)
+    return getattr(schedule, "num_features", 0) is None
 
 
 def sized(schedule: Schedule, size: Number) -> Schedule:
@@ -116,7 +115,5 @@ def sized(schedule: Schedule, size: Number) -> Schedule:
     if not is_open(schedule):
         return schedule
     copied = copy.copy(schedule)
-    for name in SIZES:
-        if hasattr(copied, name):
-            object.__setattr__(copied, name, size)
+    object.__setattr__(copied, "num_features", size)
     return copied

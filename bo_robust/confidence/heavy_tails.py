@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bo_robust.confidence.base import GAIN, Number, ScaledWidth, log, required_size, sqrt
-from bo_robust.utils.input_checks import check_count
 from bo_robust.utils.round_numbers import by_round
 
 
@@ -111,55 +110,3 @@ class ATANystromWidth(_ATAWidth):
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         prior = self.norm_bound * (1.0 + 1.0 / math.sqrt(1.0 - self.epsilon))
         return prior + self._noise_term(t, 4)
-
-
-@dataclass(frozen=True)
-class PublishedTGPWidth(_HeavyTailWidth):
-    """TGP-UCB as in its authors' published script, w_t = B + b_t sqrt(log t) / sqrt(noise_var).
-
-    This is Theorem 1 without the factor 3, with log t for log det(I + K / noise_var) + 2 log(1 / delta), and with b_t
-    for b_{t-1}. It has no guarantee (github.com/sayakrc/Bayesian-Optimization-under-Heavy-tailed-Payoffs). Arguments
-    are those of :class:`TGPWidth` without ``delta``.
-    """
-
-    needs = frozenset[str]()
-
-    def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
-        return self.norm_bound + self._level(t) * math.sqrt(math.log(t) / self.noise_var)
-
-
-@dataclass(frozen=True)
-class PublishedATAWidth(_HeavyTailWidth):
-    """ATA-GP-UCB as in its authors' published script, without the theorem's factor 4 and without delta.
-
-    w_t = B + sqrt(p / noise_var) v^(1/(1+alpha)) log(p T)^(alpha/(1+alpha)) t^((1-alpha)/(2(1+alpha))). It has no
-    guarantee. ``norm_bound``, ``moment_bound``, ``alpha`` and ``noise_var`` are those of :class:`TGPWidth`.
-
-    Args:
-        horizon: T >= 2.
-        num_directions: p >= 1, the number of FEATURES (twice the frequencies of Fourier features), or None as in
-            :class:`ATANystromWidth`.
-    """
-
-    horizon: int
-    num_directions: int | None
-
-    def __post_init__(self) -> None:
-        check_count(2, horizon=self.horizon)
-        super().__post_init__()
-
-    needs = frozenset[str]()
-
-    def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
-        p = required_size(self.num_directions)
-        return self.norm_bound + self._spread(t, p, log(p * self.horizon))
-
-
-@dataclass(frozen=True)
-class LogWidth(ScaledWidth):
-    """w_t = log t, without a guarantee (Ray Chowdhury & Gopalan 2019, Section 6, Figure 1 (f)); w_1 = 0."""
-
-    needs = frozenset[str]()
-
-    def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
-        return math.log(t)

@@ -17,7 +17,4 @@ WIDTHS: dict[str, Callable[..., Width]] = {
     "bayesian_finite": widths.BayesianFiniteWidth,
     "bkb": widths.BKBWidth,
     "constant": widths.ConstantWidth,
-    "log": heavy_tails.LogWidth,
-    "tgp_published": heavy_tails.PublishedTGPWidth,
-    "ata_published": heavy_tails.PublishedATAWidth,
 }

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.confidence.base import log, required_size
-from bo_robust.utils.input_checks import check_count, check_round, check_settings, check_tensor, quoted
+from bo_robust.utils.input_checks import check_round, check_settings, check_tensor, quoted
 from bo_robust.utils.linalg import median_and_mad
 
 
@@ -67,11 +67,6 @@ class _MomentLevel(Truncation):
     def __post_init__(self) -> None:
         check_settings(self)
 
-    def _direction_level(self, t: float | Tensor, log_term: float | Tensor) -> float | Tensor:
-        """The level of ATA in one direction, (v / log_term)^(1/(1+alpha)) t^((1-alpha)/(2(1+alpha)))."""
-        root = 1.0 / (1.0 + self.alpha)
-        return (self.scale * (self.moment_bound / log_term) ** root) * t ** (0.5 * (1.0 - self.alpha) * root)
-
 
 @dataclass(frozen=True)
 class TGPTruncation(_MomentLevel):
@@ -96,7 +91,10 @@ class _ATATruncation(_MomentLevel):
     num_features: int | None
 
     def _level(self, t: float | Tensor, copies: int) -> float | Tensor:
-        return self._direction_level(t, log(copies * required_size(self.num_features) * self.horizon / self.delta))
+        """The level in one direction, (v / L)^(1/(1+alpha)) t^((1-alpha)/(2(1+alpha))), L = log(copies m T / delta)."""
+        L = log(copies * required_size(self.num_features) * self.horizon / self.delta)
+        root = 1.0 / (1.0 + self.alpha)
+        return (self.scale * (self.moment_bound / L) ** root) * t ** (0.5 * (1.0 - self.alpha) * root)
 
 
 @dataclass(frozen=True)
@@ -131,30 +129,6 @@ class ATANystromTruncation(_ATATruncation):
 
     def _at(self, t: float | Tensor) -> float | Tensor:
         return self._level(t, 4)
-
-
-@dataclass(frozen=True)
-class PublishedATATruncation(_MomentLevel):
-    """The level of ATA-GP-UCB as in its authors' published script.
-
-    b_t = (v / log(p T))^(1/(1+alpha)) t^((1-alpha)/(2(1+alpha))). ``moment_bound`` and ``alpha`` are those of
-    :class:`TGPTruncation`.
-
-    Args:
-        horizon: T >= 2.
-        num_directions: p >= 1, the number of FEATURES (twice the frequencies of Fourier features), or None as in
-            :class:`ATANystromTruncation`.
-    """
-
-    horizon: int
-    num_directions: int | None
-
-    def __post_init__(self) -> None:
-        check_count(2, horizon=self.horizon)
-        super().__post_init__()
-
-    def _at(self, t: float | Tensor) -> float | Tensor:
-        return self._direction_level(t, log(required_size(self.num_directions) * self.horizon))
 
 
 # A reward y beyond its level b becomes c b sign(y): c by the name of the rule.
@@ -208,5 +182,4 @@ TRUNCATIONS: dict[str, Callable[..., Truncation]] = {
     "tgp": TGPTruncation,
     "ata_fourier": ATAFourierTruncation,
     "ata_nystrom": ATANystromTruncation,
-    "ata_published": PublishedATATruncation,
 }

@@ -262,7 +262,7 @@ class MeanVariance(Functional):
         return Mean()(upper, probabilities) - self.weight * (spread - reach).clamp_min(0.0).square().clamp_max(largest)
 
 
-# Names for Ax and YAML.
+# Names for Ax, which stores JSON.
 FUNCTIONALS: dict[str, type[Functional]] = {
     "cvar": CVaR,
     "expectile": Expectile,

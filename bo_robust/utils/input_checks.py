@@ -160,7 +160,7 @@ def check_count(minimum: int, **values: int) -> None:
 # What a setting of this name must be.
 POSITIVE = {"a", "b", "kappa", "moment_bound", "noise_scale", "noise_var", "norm_bound", "norm_bound_squared"}
 POSITIVE |= {"outputscale", "r", "scale"}
-COUNTS = {"dim", "horizon", "max_size", "min_size", "num_arms", "num_directions", "num_features", "num_initial"}
+COUNTS = {"dim", "horizon", "max_size", "min_size", "num_arms", "num_features", "num_initial"}
 COUNTS |= {"raw_samples", "restarts"}
 OTHERS = {
     "alpha": check_tail_index,

@@ -1,7 +1,7 @@
 """From a name and its options to an object.
 
 A spec is plain data: ``{"kind": "tgp", "moment_bound": 4.0}``. A registry maps kinds to classes or functions. Every
-name that a user writes (in a configuration, in the settings of a method, in Ax) becomes an object here.
+name that a user writes (in the settings of a method, in Ax) becomes an object here.
 """
 
 import difflib

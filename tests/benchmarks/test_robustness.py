@@ -7,18 +7,18 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from benchmarks.robustness.methods import GRID, register
+from bo_robust.experiments import run as runs
+from bo_robust.experiments.config import parse
 
+from benchmarks.loops.designs import DesignsLoop
+from benchmarks.methods.designs import BOTORCH_METHODS
+from benchmarks.problems import make_design_problem
 from benchmarks.robustness import __main__ as suite
 from benchmarks.robustness import rcgp, summary
-from benchmarks.robustness.methods import GRID, register
 from benchmarks.robustness.picture import curves
 from benchmarks.robustness.picture import draw as draw_picture
 from benchmarks.robustness.summary import PLAIN, REGIMES, SETTINGS
-from bo_robust.experiments import run as runs
-from bo_robust.experiments.botorch_methods import BOTORCH_METHODS
-from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_botorch import DesignsLoop
-from bo_robust.experiments.problems import make_design_problem
 
 BRANIN = {"kind": "function", "function": "branin"}
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
+from benchmarks.problems.data import load_csv
 from bo_robust.confidence import propose_constants
 from bo_robust.confidence.truncation import TGPTruncation
-from bo_robust.experiments.problems.data import load_csv
 
 N = 2000
 SIGMA = 1.0 / 0.67449  # of a Gaussian, in median absolute deviations

@@ -5,15 +5,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-
-from bo_robust.bandits.elimination_algorithm import eliminations
 from bo_robust.experiments import loop_arms
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem, resolved, start_state
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.report import closing_lines
-from bo_robust.experiments.traces import Traces
+
+from benchmarks.loops.traces import Traces
+from bo_robust.bandits.elimination_algorithm import eliminations
 
 B2 = {"kind": "self_normalized", "norm_bound": 2.0}
 NAMES = {"he-gp-ucb": "HE", "mle-gp-ucb": "MLE", "expected-ucb": "Expected", "gp-ucb": "oracle"}

@@ -1,16 +1,16 @@
 import numpy as np
 import pytest
 import torch
-
-from bo_robust.bandits import TGPUCB
-from bo_robust.confidence import FiniteWidth, LogWidth
-from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.experiments import loop_arms
 from bo_robust.experiments.build import build_algorithm, build_problem, start_state
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_arms import ArmsLoop, run_round, run_rounds
-from bo_robust.experiments.problems import make_problem
-from bo_robust.experiments.traces import COLUMNS, DICTIONARY_COLUMNS, Traces
+
+from benchmarks.loops.arms import ArmsLoop, run_round, run_rounds
+from benchmarks.loops.traces import COLUMNS, DICTIONARY_COLUMNS, Traces
+from benchmarks.problems import make_problem
+from bo_robust.bandits import TGPUCB
+from bo_robust.confidence import FiniteWidth, LogWidth
+from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.utils.random import stream
 from tests.bandits.test_captured import Graphs
 

@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-
 from bo_robust.experiments import botorch_methods
 from bo_robust.experiments import run as runs
-from bo_robust.experiments.botorch_methods import BOTORCH_METHODS, winsorized
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.loop_botorch import DesignsLoop
-from bo_robust.experiments.problems import make_design_problem
+
+from benchmarks.loops.designs import DesignsLoop
+from benchmarks.methods.designs import BOTORCH_METHODS, winsorized
+from benchmarks.problems import make_design_problem
 
 BRANIN = make_design_problem("function", function="branin")
 WRONG = {"kind": "shift", "share": 0.3, "size": 10.0, "side": "bad"}

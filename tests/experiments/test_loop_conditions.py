@@ -3,12 +3,12 @@ import math
 import numpy as np
 import pytest
 import torch
-
-from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_conditions import ConditionsLoop, initial_pairs
-from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.experiments.problems.conditions.base import regret
+
+from benchmarks.loops.conditions import ConditionsLoop, initial_pairs
+from benchmarks.methods.conditions import CONDITIONS_METHODS
+from benchmarks.problems import make_conditions_problem as make
+from benchmarks.problems.conditions.base import regret
 
 # One for all tests, whose optimum is searched once.
 BRANIN = make("branin")

@@ -2,13 +2,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-
+from benchmarks.loops.curves import band, looks_of, values_of
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.curves import band, looks_of, values_of
 from bo_robust.experiments.loop import Summary, TrialLoop
 from bo_robust.experiments.loops import LOOPS
-from bo_robust.experiments.statistics import mean_and_error, mean_interval
+
+from benchmarks.statistics import mean_and_error, mean_interval
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from bo_robust.experiments.outliers import Cauchy, DeadSensor, Shift, StudentT, draw
-from bo_robust.experiments.problems import make_design_problem
+from benchmarks.loops.outliers import Cauchy, DeadSensor, Shift, StudentT, draw
+from benchmarks.problems import make_design_problem
 
 MANY = 20_000
 

@@ -2,13 +2,12 @@ import io
 
 import pandas as pd
 import pytest
-from matplotlib.image import imread
-
+from benchmarks.loops.curves import looks_of
 from bo_robust.experiments import jobs
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.curves import looks_of
 from bo_robust.experiments.jobs import Setting
 from bo_robust.experiments.plots import draw_panel, file_name
+from matplotlib.image import imread
 
 NAMES = [{"name": "random", "label": "$_x"}, {"name": "gp-ucb", "label": "_<b>"}]
 

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 import torch
 import yaml
-
 from bo_robust.experiments import jobs
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import fastest_device
@@ -19,8 +18,9 @@ from bo_robust.experiments.cli import main
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.jobs import Job, jobs_of
-from bo_robust.experiments.loop_arms import ArmsLoop
-from bo_robust.experiments.problems.rewards import StudentT
+
+from benchmarks.loops.arms import ArmsLoop
+from benchmarks.problems.rewards import StudentT
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT = {"summary.json", "traces.parquet", "00-short.png", "01-t3.png"}

@@ -3,14 +3,14 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
-
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.loops import LOOPS
 from bo_robust.experiments.report import print_report
-from bo_robust.experiments.statistics import difference, log_regret, mean_and_error, mean_interval
 from bo_robust.experiments.summary import summarize
+from rich.console import Console
+
+from benchmarks.statistics import difference, log_regret, mean_and_error, mean_interval
 
 
 def test_verdicts_use_the_t_distribution():

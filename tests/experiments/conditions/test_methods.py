@@ -8,10 +8,10 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, PAPER_WIDTH, VUCB, RhoKG, Round, resample
-from bo_robust.experiments.conditions.shared_gp import DefaultGP, SharedGP
-from bo_robust.experiments.loop_conditions import initial_pairs
-from bo_robust.experiments.problems import make_conditions_problem as make
+from benchmarks.loops.conditions import initial_pairs
+from benchmarks.methods.conditions import CONDITIONS_METHODS, PAPER_WIDTH, VUCB, RhoKG, Round, resample
+from benchmarks.methods.shared_gp import DefaultGP, SharedGP
+from benchmarks.problems import make_conditions_problem as make
 from bo_robust.utils.random import stream
 
 TINY = {"restarts": 2, "raw_samples": 8, "maxiter": 3}

@@ -1,13 +1,13 @@
 import pytest
 import torch
+from bo_robust.experiments.conditions import shared_gp as module
 from botorch.exceptions.errors import ModelFittingError
 from gpytorch.kernels import MaternKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from bo_robust.experiments.conditions import shared_gp as module
-from bo_robust.experiments.conditions.shared_gp import MIN_NOISE_VAR, DefaultGP, SharedGP, squared_exponential
-from bo_robust.experiments.loop_conditions import initial_pairs
-from bo_robust.experiments.problems import make_conditions_problem as make
+from benchmarks.loops.conditions import initial_pairs
+from benchmarks.methods.shared_gp import MIN_NOISE_VAR, DefaultGP, SharedGP, squared_exponential
+from benchmarks.problems import make_conditions_problem as make
 
 
 def data(device, n=20):

@@ -3,9 +3,9 @@ import pandas as pd
 import pytest
 import torch
 
+from benchmarks.problems import make_problem
+from benchmarks.problems.rewards import Gaussian, StudentT
 from bo_robust.bandits.posteriors.arms import ArmKernel
-from bo_robust.experiments.problems import make_problem
-from bo_robust.experiments.problems.rewards import Gaussian, StudentT
 from bo_robust.utils.covariance import SquaredExponential
 
 

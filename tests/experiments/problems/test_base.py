@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from bo_robust.experiments.problems.base import CandidatePriors, Problem, Trials
-from bo_robust.experiments.problems.rewards import Gaussian, TableRewards
+from benchmarks.problems.base import CandidatePriors, Problem, Trials
+from benchmarks.problems.rewards import Gaussian, TableRewards
 from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.random import stream
 

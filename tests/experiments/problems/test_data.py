@@ -5,9 +5,9 @@ import sys
 
 import numpy as np
 import pytest
-
 from bo_robust.experiments.cli import main
-from bo_robust.experiments.problems import data
+
+from benchmarks.problems import data
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from bo_robust.experiments.problems import make_design_problem as make
-from bo_robust.experiments.problems.data import SHIPPED
-from bo_robust.experiments.problems.designs import FUNCTIONS, LAB
+from benchmarks.problems import make_design_problem as make
+from benchmarks.problems.data import SHIPPED
+from benchmarks.problems.designs import FUNCTIONS, LAB
 from bo_robust.utils.specs import SpecError
 
 # Where BoTorch's best value of Michalewicz' function is; it has no `optimizers`.

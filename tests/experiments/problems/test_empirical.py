@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from bo_robust.experiments.problems.base import Trials
-from bo_robust.experiments.problems.tables import (
+from benchmarks.problems.base import Trials
+from benchmarks.problems.tables import (
     centered_problem,
     correlation_kernel,
     covariance_kernel,

@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy import integrate
 
-from bo_robust.experiments.problems import make_problem
-from bo_robust.experiments.problems.synthetic import spectral_density
+from benchmarks.problems import make_problem
+from benchmarks.problems.synthetic import spectral_density
 from bo_robust.utils.covariance import SquaredExponential
 
 

@@ -1,13 +1,13 @@
 import pandas as pd
 import pytest
 import torch
-
-from bo_robust.bandits import VUCB
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.problems import make_problem
+
+from benchmarks.problems import make_problem
+from bo_robust.bandits import VUCB
 from bo_robust.risk_measures.functionals import ValueAtRisk
 
 

@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from bo_robust.experiments.problems import ARM_PROBLEMS, make_conditions_problem, make_problem
+from benchmarks.problems import ARM_PROBLEMS, make_conditions_problem, make_problem
 from bo_robust.utils.random import stream
 
 REFUSED = [

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import integrate, stats
 
-from bo_robust.experiments.problems.rewards import (
+from benchmarks.problems.rewards import (
     Gaussian,
     OnePointSpikes,
     ParetoRewards,
@@ -15,7 +15,7 @@ from bo_robust.experiments.problems.rewards import (
     TableRewards,
     reward_fields,
 )
-from bo_robust.experiments.problems.synthetic import HardRewards
+from benchmarks.problems.synthetic import HardRewards
 
 
 def test_spikes_only_at_the_trials_own_arm(device):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from bo_robust.experiments.problems import make_problem
+from benchmarks.problems import make_problem
 from bo_robust.utils.input_checks import check_kernel_matrix
 from bo_robust.utils.random import stream
 

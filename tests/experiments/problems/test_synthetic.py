@@ -6,8 +6,8 @@ import pytest
 import torch
 from scipy import linalg
 
-from bo_robust.experiments.problems import make_problem
-from bo_robust.experiments.problems.rewards import Gaussian, SymmetricPareto
+from benchmarks.problems import make_problem
+from benchmarks.problems.rewards import Gaussian, SymmetricPareto
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from bo_robust.utils.random import stream
 
@@ -89,7 +89,7 @@ def test_many_arms_is_the_sum_over_one_set_of_arms(device):
 
 def test_many_arms_are_evaluated_in_chunks(monkeypatch):
     whole = make_problem("many_arms", [0], 0, num_arms=1000, dim=2)
-    monkeypatch.setattr("bo_robust.experiments.problems.synthetic.ARM_CHUNK", 300)
+    monkeypatch.setattr("benchmarks.problems.synthetic.ARM_CHUNK", 300)
     in_chunks = make_problem("many_arms", [0], 0, num_arms=1000, dim=2)
     torch.testing.assert_close(in_chunks.f, whole.f, rtol=1e-12, atol=1e-14)
     assert not torch.equal(make_problem("many_arms", [0], 1, num_arms=1000, dim=2).arms, whole.arms)

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bo_robust.experiments.problems import make_problem
+from benchmarks.problems import make_problem
 from bo_robust.utils.input_checks import check_kernel_matrix
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from bo_robust.experiments.problems import make_problem
+from benchmarks.problems import make_problem
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from bo_robust.utils.input_checks import check_kernel_matrix
 

@@ -4,8 +4,8 @@ import math
 import pytest
 import torch
 
-from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.experiments.problems.conditions.synthetic import unit_environment
+from benchmarks.problems import make_conditions_problem as make
+from benchmarks.problems.conditions.synthetic import unit_environment
 from bo_robust.risk_measures.environments import FiniteEnvironment
 
 

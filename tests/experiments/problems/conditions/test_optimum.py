@@ -3,8 +3,8 @@ import dataclasses
 import pytest
 import torch
 
-from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.experiments.problems.conditions.base import ConditionsProblem, optimum, regret, value_at_risk
+from benchmarks.problems import make_conditions_problem as make
+from benchmarks.problems.conditions.base import ConditionsProblem, optimum, regret, value_at_risk
 from bo_robust.risk_measures.environments import FiniteEnvironment
 
 

@@ -3,10 +3,10 @@ import json
 import pytest
 import torch
 
-from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.experiments.problems.conditions.base import optimum, value_at_risk
-from bo_robust.experiments.problems.conditions.portfolio import saved_gp
-from bo_robust.experiments.problems.data import load_npz, verified
+from benchmarks.problems import make_conditions_problem as make
+from benchmarks.problems.conditions.base import optimum, value_at_risk
+from benchmarks.problems.conditions.portfolio import saved_gp
+from benchmarks.problems.data import load_npz, verified
 
 
 @pytest.fixture(scope="module")

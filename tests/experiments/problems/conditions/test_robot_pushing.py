@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.experiments.problems.conditions.base import value_at_risk
-from bo_robust.experiments.problems.conditions.robot_pushing import GOAL, push
+from benchmarks.problems import make_conditions_problem as make
+from benchmarks.problems.conditions.base import value_at_risk
+from benchmarks.problems.conditions.robot_pushing import GOAL, push
 
 
 class Body(SimpleNamespace):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from botorch.test_functions import Branin, Hartmann
 
-from bo_robust.experiments.problems import make_conditions_problem as make
+from benchmarks.problems import make_conditions_problem as make
 
 SYNTHETIC = ["branin", "goldstein_price", "hartmann3_12", "hartmann3_21"]
 SHAPES = {"branin": (1, 1), "goldstein_price": (1, 1), "hartmann3_12": (1, 2), "hartmann3_21": (2, 1)}

@@ -1,0 +1,403 @@
+"""The methods of a run over pairs (x, z): what each observes next, given the GP that all of them share.
+
+A method is a frozen dataclass of its settings.
+"""
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import torch
+from botorch.acquisition import AcquisitionFunction, qUpperConfidenceBound
+from botorch.acquisition.risk_measures import VaR
+from botorch.exceptions.errors import OptimizationGradientError
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf
+from botorch.sampling import SobolQMCNormalSampler
+from botorch.utils.sampling import draw_sobol_normal_samples, draw_sobol_samples
+from botorch.utils.transforms import t_batch_mode_transform, unnormalize
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from torch import Tensor
+
+from benchmarks.methods.shared_gp import SharedGP, squared_exponential
+from benchmarks.problems.conditions.base import ConditionsProblem
+from bo_robust.acquisition import ValueAtRiskUCB, optimize_lnso, search_lacing_value
+from bo_robust.confidence import FiniteWidth, Width
+from bo_robust.ops.weighted_quantile import weighted_quantile
+from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment
+from bo_robust.risk_measures.functionals import Functional, ValueAtRisk, as_functional
+from bo_robust.risk_measures.selection_rules import check_selection_rule
+from bo_robust.utils.input_checks import check_count
+
+# Evaluations of a line search, for all methods. At a kink it finds nothing and uses them all: 8 in place of 20 halve
+# the time of V-UCB at a loss of at most 2e-4 in the bound (12 states, bounds of 1.5 to 4.5).
+LINE_SEARCH = 8
+DELTA = 0.1  # failure probability of the widths of the paper's experiments
+PAPER_WIDTH = FiniteWidth(num_arms=1, delta=DELTA)  # w_t = sqrt(2 log(pi^2 t^2 / 0.6))
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """What a method knows in round ``t`` (from 1): points (x, z) observed so far, ``n x d``, and observations, ``n``.
+
+    Methods read the problem's box, environment and alpha, never its f. ``gp`` holds the hyperparameters.
+    """
+
+    problem: ConditionsProblem
+    gp: SharedGP
+    X: Tensor
+    Y: Tensor
+    t: int
+
+    @property
+    def designs(self) -> Tensor:
+        """Designs x observed so far, ``n x d_x``."""
+        return self.X[:, : self.problem.dim_x]
+
+    def bound(self, functional: Functional, width: Width) -> ValueAtRiskUCB:
+        return ValueAtRiskUCB(self.gp.model(self.X, self.Y), self.problem.environment, functional, width, t=self.t)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionsMethod(ABC):
+    """Base of the methods."""
+
+    @property
+    def bounds_regret(self) -> bool:
+        """Whether the design that it chooses is that of max_x VaR_alpha(u(x, Z))."""
+        return False
+
+    def bound(self, now: Round) -> ValueAtRiskUCB:
+        """The bounds on VaR_alpha(f(x, Z)) by which designs are recommended."""
+        return now.bound(ValueAtRisk(now.problem.alpha), PAPER_WIDTH)
+
+    @abstractmethod
+    def propose(self, now: Round) -> Tensor:
+        """The point (x, z) to observe, ``d``. Random numbers are those of torch's global generator."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Random(ConditionsMethod):
+    """x uniform on its box, z from its distribution."""
+
+    def propose(self, now: Round) -> Tensor:
+        u = torch.rand(now.problem.dim_x, dtype=torch.float64).to(now.X)
+        return torch.cat([unnormalize(u, now.problem.x_bounds), _drawn(now.problem)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimized(ConditionsMethod):
+    """Maximizes an acquisition function by ``restarts`` searches of BoTorch's ``optimize_acqf``."""
+
+    restarts: int = 4
+    raw_samples: int = 64
+    maxiter: int = 200
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            if part.type is int:
+                check_count(0 if part.name == "scenarios" else 1, **{part.name: getattr(self, part.name)})
+        if self.raw_samples < self.restarts:
+            raise ValueError(f"raw_samples must be at least restarts = {self.restarts}, got {self.raw_samples}.")
+
+    @abstractmethod
+    def acquisition(self, now: Round) -> AcquisitionFunction:
+        """The function to maximize."""
+
+    def maximized(self, acquisition: AcquisitionFunction, bounds: Tensor) -> Tensor:
+        """The argmax ``d``, or the best raw sample where the gradient is NaN, as of a root of a singular covariance."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of searches that stop at maxiter or at a kink, and of jitter
+            try:
+                x, _ = optimize_acqf(
+                    acquisition,
+                    bounds,
+                    q=1,
+                    num_restarts=self.restarts,
+                    raw_samples=self.raw_samples,
+                    options={"maxiter": self.maxiter, "maxls": LINE_SEARCH},
+                    # A search that ends at a kink counts as failed; all anew would double the time and find no more.
+                    retry_on_optimization_warning=False,
+                )
+            except OptimizationGradientError:
+                points = draw_sobol_samples(bounds, self.raw_samples, 1)
+                with torch.no_grad():
+                    x = points[acquisition(points).nan_to_num(nan=-torch.inf).argmax()]
+        return x[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpperBound(Optimized):
+    """Maximizes the upper bound of a functional of f(x, Z), then chooses a condition that the functional offers."""
+
+    functional: Any = None  # as of bo_robust.risk_measures; None: the value at risk of the problem's alpha
+    width: Width = PAPER_WIDTH
+    selection_rule: str = "probable"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.objective(0.1)  # raises
+        check_selection_rule(self.selection_rule, ("probable", "uniform"))
+
+    def objective(self, alpha: float) -> Functional:
+        return as_functional(alpha if self.functional is None else self.functional)
+
+    def acquisition(self, now: Round) -> ValueAtRiskUCB:
+        return now.bound(self.objective(now.problem.alpha), self.width)
+
+    def propose(self, now: Round) -> Tensor:
+        bound = self.acquisition(now)
+        x = self.maximized(bound, now.problem.x_bounds)
+        return bound.select_condition(x.unsqueeze(0), self.selection_rule).point[0]
+
+
+@dataclass(frozen=True)
+class LNSO:
+    """The paper's search for continuous Z, from draws of Z alone (:func:`bo_robust.acquisition.optimize_lnso`)."""
+
+    num_starts: int = 8
+    rounds: int = 10
+    fit_steps: int = 200
+    num_x: int = 50
+    num_z: int = 10
+    radius: float = 0.1
+
+    def __call__(self, bound: ValueAtRiskUCB, box: Tensor) -> Tensor:
+        x, _ = optimize_lnso(bound, box, seed=int(torch.randint(2**31, (1,))), **vars(self))
+        return search_lacing_value(bound, x, num_starts=self.num_starts).point[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VUCB(UpperBound):
+    """V-UCB (Nguyen et al. 2021).
+
+    Args:
+        width: Confidence width.
+        selection_rule: "probable" (V-UCB Prob) or "uniform" (V-UCB Unif).
+        optimizer: None for the exact quantile over the fixed points of Z, or :class:`LNSO`, for continuous Z.
+        scenarios: Conditions drawn anew each round, among which x and z are chosen. 0 takes all points of Z.
+    """
+
+    optimizer: LNSO | None = None
+    scenarios: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.optimizer is not None and self.scenarios:
+            raise ValueError("scenarios are for the exact quantile; leave them out with an optimizer.")
+        if self.optimizer is not None and not isinstance(self.objective(0.1), ValueAtRisk):
+            raise ValueError("optimizer is for the value at risk; leave it out with another functional.")
+
+    @property
+    def bounds_regret(self) -> bool:
+        return self.functional is None
+
+    def propose(self, now: Round) -> Tensor:
+        if self.optimizer is not None:
+            return self.optimizer(self.acquisition(now), now.problem.x_bounds)
+        if self.scenarios:
+            drawn = FiniteEnvironment(resample(now.problem, self.scenarios))
+            now = replace(now, problem=replace(now.problem, environment=drawn))
+        return super().propose(now)
+
+    def bound(self, now: Round) -> ValueAtRiskUCB:
+        return self.acquisition(now) if self.bounds_regret else super().bound(now)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StableOptMethod(UpperBound):
+    """StableOpt (Bogunovic et al. 2018): the worst condition, however improbable. Its aim is not VaR_alpha."""
+
+    functional: Any = "worst"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPUCBMean(UpperBound):
+    """GP-UCB on the mean over Z, observed where the interval is widest. Its aim is not VaR_alpha."""
+
+    functional: Any = "mean"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampled(Optimized):
+    """Base of methods of joint posterior samples: ``AppendFeatures`` gives x its conditions, ``VaR`` is their risk.
+
+    BoTorch weighs its conditions equally. They are therefore drawn anew in each round, with the probabilities of Z.
+    """
+
+    samples: int = 128
+    scenarios: int = 32
+
+    def at_conditions(self, now: Round) -> tuple[SingleTaskGP, VaR]:
+        """The model with conditions appended, and the risk of its samples there."""
+        z = resample(now.problem, self.scenarios)
+        # BoTorch counts from the upper tail. Where n alpha is whole, it would take the next larger value without 1e-9.
+        return now.gp.model(now.X, now.Y, append=z), VaR(1.0 - now.problem.alpha + 1e-9, n_w=len(z))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCVaR(Sampled):
+    """BoTorch's own route: ``AppendFeatures``, ``VaR`` of joint posterior samples, ``qUpperConfidenceBound``.
+
+    BoTorch's optimizers return x alone, so z is drawn from Z.
+
+    Args:
+        samples: Joint posterior samples.
+        scenarios: Conditions, n_w. 0 takes as many as the environment has points.
+    """
+
+    def acquisition(self, now: Round) -> AcquisitionFunction:
+        model, risk = self.at_conditions(now)
+        sampler = SobolQMCNormalSampler(torch.Size([self.samples]))
+        return qUpperConfidenceBound(model, beta=float(PAPER_WIDTH(now.t)) ** 2, sampler=sampler, objective=risk)
+
+    def propose(self, now: Round) -> Tensor:
+        x = self.maximized(self.acquisition(now), now.problem.x_bounds)
+        return torch.cat([x, _drawn(now.problem)])
+
+
+class _Designs(NamedTuple):
+    """Designs under all conditions, before the next observation; leading axes are those of the designs."""
+
+    points: Tensor  # `... x w x d`, in the unit box
+    white: Tensor  # L^-1 k(X, points), `... x n x w`
+    mean: Tensor  # `... x w`
+    root: Tensor  # R of the covariance R R^T, lower triangular, `... x w x w`
+    drawn: Tensor  # R eta of the base samples eta, `... x M x w`
+
+
+class RhoKGApx(AcquisitionFunction):
+    """rhoKG^apx of Cakmak, Astudillo, Frazier & Zhou, "Bayesian Optimization of Risk Measures" (NeurIPS 2020).
+
+    The value of observing f at (x, z) is the best risk that would then be known: the mean, over K ``fantasies`` of the
+    observation, of the largest E[VaR_alpha(f(x', Z))] among x itself and the designs ``evaluated`` before, ``n x d_x``.
+    rhoKG would optimize x' for each fantasy. The expectation is over ``samples`` of the posterior at ``conditions``,
+    ``w x d_z``, which weigh alike.
+
+    BoTorch's tutorial makes it of ``fantasize``, ``AppendFeatures`` and ``VaR``. Here an observation changes the
+    covariance R R^T of a design by -c c^T, where c is its covariance with (x, z) over the standard deviation of the
+    observation. So R (I - g v v^T) with v = R^-1 c and g = (1 - sqrt(1 - |v|^2)) / |v|^2 is a root of what is left, and
+    no fantasy needs one of its own. The best designs are found without gradient, then evaluated again with it.
+
+    Differences from the authors' code (saitcakmak/BoRisk): they search from 10 starts per dimension of 25 or 50 raw
+    samples each, take 10 to 40 conditions, and recommend by E[VaR_alpha(f)].
+    """
+
+    model: SingleTaskGP
+
+    def __init__(
+        self, model: SingleTaskGP, evaluated: Tensor, conditions: Tensor, alpha: float, fantasies: int, samples: int
+    ) -> None:
+        super().__init__(model=model)
+        self.conditions, self.alpha = conditions, alpha
+        # Base samples stay fixed while (x, z) is optimized.
+        seeds = torch.randint(2**31, (2,)).tolist()
+        self.fantasies = draw_sobol_normal_samples(1, fantasies, seed=seeds[0]).to(evaluated)[..., None, None]
+        self.samples = draw_sobol_normal_samples(len(conditions), samples, seed=seeds[1]).to(evaluated)  # M x w
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of jitter
+            self.noise: Tensor = model.likelihood.noise
+            self.k = squared_exponential(model.covar_module)
+            self.X = model.train_inputs[0]  # in the unit box: the model is in evaluation mode
+            K = self.k(self.X, self.X)
+            self.L = psd_safe_cholesky(K + torch.diag_embed(self.noise.expand(len(K))))
+            left = (model.train_targets - model.mean_module(self.X)).unsqueeze(-1)
+            self.residual = torch.linalg.solve_triangular(self.L, left, upper=False)
+            self.known = self._designs(evaluated)
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """The value ``b`` at points ``b x 1 x d``."""
+        at = self.model.transform_inputs(X)
+        white = self._white(at)  # b x t x 1
+        deviation = (self.k(at, at) + self.noise - white.mT @ white).sqrt()
+        proposed = self._designs(X[..., 0, : X.shape[-1] - self.conditions.shape[-1]])
+        risk = self._risks(proposed, at, white, deviation).squeeze(-1)  # K x b
+        with torch.no_grad():  # all points are the columns of one product for each design
+            columns = at.squeeze(-2), white.squeeze(-1).mT, deviation.squeeze(-1).mT
+            best = self._risks(self.known, *columns).argmax(1)  # K x b, of K x n x b
+        chosen = _Designs(*(part[best] for part in self.known))
+        return torch.maximum(risk, self._risks(chosen, at, white, deviation).squeeze(-1)).mean(0)
+
+    def _white(self, points: Tensor) -> Tensor:
+        """L^-1 k(X, points) of points ``... x j x d``: ``... x n x j``."""
+        cross = self.k(self.X, points.flatten(0, -2))
+        white = torch.linalg.solve_triangular(self.L, cross, upper=False)
+        return white.unflatten(-1, points.shape[:-1]).movedim(0, -2)
+
+    def _designs(self, x: Tensor) -> _Designs:
+        """What is known of designs, ``... x d_x``."""
+        conditions = self.conditions.expand(*x.shape[:-1], *self.conditions.shape)
+        pairs = torch.cat([x.unsqueeze(-2).expand(*conditions.shape[:-1], x.shape[-1]), conditions], -1)
+        points = self.model.transform_inputs(pairs)
+        white = self._white(points)
+        mean = self.model.mean_module(points) + (white.mT @ self.residual).squeeze(-1)
+        prior = self.k(points, points)
+        size = prior.diagonal(dim1=-2, dim2=-1).amax()  # rounding, and so the jitter, is a share of it
+        root = psd_safe_cholesky((prior - white.mT @ white) / size, max_tries=6) * size.sqrt()
+        return _Designs(points, white, mean, root, self.samples @ root.mT)
+
+    def _risks(self, designs: _Designs, at: Tensor, white: Tensor, deviation: Tensor) -> Tensor:
+        """E[VaR_alpha] of designs after an observation at ``j`` points, ``... x j x d``: ``K x ... x j``."""
+        c = (self.k(designs.points, at) - designs.white.mT @ white) / deviation  # ... x w x j
+        v = torch.linalg.solve_triangular(designs.root, c, upper=False)
+        length = v.square().sum(-2, keepdim=True).clamp(1e-12, 1.0)
+        along = (self.samples @ v) * ((1.0 - (1.0 - length).sqrt()) / length)  # ... x M x j
+        shift = (self.fantasies - along.mT).unsqueeze(-1)  # K x ... x j x M x 1
+        before = designs.mean[..., None, None, :] + designs.drawn.unsqueeze(-3)
+        values = torch.addcmul(before, shift, c.mT.unsqueeze(-2))  # K x ... x j x M x w
+        return weighted_quantile(values, None, self.alpha).mean(-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RhoKG(Sampled):
+    """rhoKG^apx (Cakmak et al. 2020). ``samples`` and ``scenarios`` are as in :class:`MCVaR`."""
+
+    restarts: int = 5
+    maxiter: int = 15
+    fantasies: int = 10
+    samples: int = 10
+    scenarios: int = 16
+
+    def acquisition(self, now: Round) -> RhoKGApx:
+        z = resample(now.problem, self.scenarios)
+        model = now.gp.model(now.X, now.Y)
+        return RhoKGApx(model, now.designs, z, now.problem.alpha, self.fantasies, self.samples)
+
+    def propose(self, now: Round) -> Tensor:
+        """argmax over (x, z), with z moved to the nearest possible point."""
+        problem = now.problem
+        x, z = self.maximized(self.acquisition(now), now.gp.bounds).split([problem.dim_x, problem.dim_z])
+        if problem.points is not None and problem.probabilities is not None:
+            possible = problem.points[problem.probabilities > 0]
+            extent = problem.z_bounds[1] - problem.z_bounds[0]
+            z = possible[((possible - z) / extent).square().sum(-1).argmin()]
+        return torch.cat([x, z])
+
+
+def resample(problem: ConditionsProblem, n: int) -> Tensor:
+    """Draw n conditions ``n x d_z`` with the probabilities of Z, by systematic resampling of the environment's points.
+
+    n = 0 takes as many as there are points; where all are equally likely, these are the points themselves.
+    """
+    z, p = problem.environment.z, problem.environment.probabilities
+    w = len(z)
+    if p is None and n in (0, w):
+        return z
+    n = n or w
+    if z.shape[1] > 1:
+        # Neighbors in a quasi-random sequence share a corner, so they are shuffled first.
+        order = torch.randperm(w).to(z.device)
+        z, p = z[order], None if p is None else p[order]
+    mass = torch.full_like(z[:, 0], 1.0 / w).cumsum(0) if p is None else p.cumsum(0)
+    places = (torch.arange(n, dtype=z.dtype) + torch.rand(1, dtype=z.dtype)).to(z) / n
+    return z[torch.searchsorted(mass, places * mass[-1]).clamp(max=w - 1)]
+
+
+def _drawn(problem: ConditionsProblem) -> Tensor:
+    """One condition from the distribution of Z, ``d_z``."""
+    if isinstance(problem.environment, ContinuousEnvironment):
+        generator: Any = torch.Generator(problem.x_bounds.device).manual_seed(int(torch.randint(2**62, (1,))))
+        return problem.environment.sample(1, generator=generator)[0]
+    return resample(problem, 1)[0]

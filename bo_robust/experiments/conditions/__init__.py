@@ -1,1 +1,0 @@
-"""The methods of runs over pairs (x, z), and the GP that they share."""

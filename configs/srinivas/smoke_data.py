@@ -1,0 +1,12 @@
+"""The panels that read the data folder (BO_ROBUST_DATA), tiny."""
+
+from dataclasses import replace
+
+from benchmarks.run import main
+from configs.srinivas import temperature, traffic
+
+FILES = (temperature, traffic)
+PANELS = [replace(panel, trials=3, rounds=40) for file in FILES for panel in file.PANELS]
+
+if __name__ == "__main__":
+    main(PANELS)

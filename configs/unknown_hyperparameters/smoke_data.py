@@ -1,0 +1,12 @@
+"""The panel that reads the data folder (BO_ROBUST_DATA), tiny."""
+
+from dataclasses import replace
+
+from benchmarks.run import main
+from configs.unknown_hyperparameters import temperature
+
+FILES = (temperature,)
+PANELS = [replace(panel, trials=3, rounds=12) for file in FILES for panel in file.PANELS]
+
+if __name__ == "__main__":
+    main(PANELS)
