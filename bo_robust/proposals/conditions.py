@@ -88,6 +88,10 @@ class ConditionedSpace:
         """Coordinates of the designs alone."""
         return self.designs.encode(x[:, self.design_columns])
 
+    def exhausted(self, taken: Tensor) -> bool:
+        """False: a design may be measured under every condition."""
+        return False
+
     def initial(self, seed: int, trial: int, taken: Tensor) -> Tensor:
         """A design of the initial design, under a condition that was seen."""
         x = self.designs.initial(seed, trial, taken[:, self.design_columns])

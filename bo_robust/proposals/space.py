@@ -132,6 +132,10 @@ class SearchSpace:
         low, high = self.bounds
         return self.constraints.fulfilled(x, WEIGHED) & ((low <= x) & (x <= high)).all(-1)
 
+    def exhausted(self, taken: Tensor) -> bool:
+        """Whether the space is finite, and all of its designs are among these."""
+        return self.candidates is not None and bool(among(self.candidates, taken).all())
+
     def encode(self, x: Tensor) -> Tensor:
         """Coordinates ``k x D`` of designs ``k x d``."""
         return _one_hot(torch.stack([a.coordinate(x[:, i]) for i, a in enumerate(self.axes)], -1), self.counts)
