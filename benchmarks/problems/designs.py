@@ -19,7 +19,8 @@ from torch.quasirandom import SobolEngine
 
 from benchmarks.problems.data import verified
 from bo_robust.tables.cells import TableError
-from bo_robust.tables.columns import Column, ColumnOptions, column_of
+from bo_robust.tables.columns import Column, ColumnOptions
+from bo_robust.tables.kinds import column_of
 from bo_robust.tables.table import Table, read_table
 from bo_robust.utils.input_checks import check_positive, quoted
 from bo_robust.utils.random import stream
@@ -166,7 +167,7 @@ def _problem_of_table(name: str, table: Table, target: str, maximize: bool) -> D
     """Designs are the distinct rows of parameters; an observation is that of one of the rows with this design."""
     columns = [column_of(column, [table], ColumnOptions()) for column in table.names if column != target]
     observations = column_of(target, [table], ColumnOptions())
-    if observations.categories:
+    if not observations.ordered:
         raise TableError(f"{table.path}: column {target!r} holds no numbers.")
     encoded = np.concatenate([_encoded(column, table) for column in columns], 1)
     points, design = np.unique(encoded, axis=0, return_inverse=True)
@@ -197,4 +198,4 @@ def _problem_of_table(name: str, table: Table, target: str, maximize: bool) -> D
 def _encoded(column: Column, table: Table) -> np.ndarray:
     """A column of numbers, ``n x 1``, or one column for each category."""
     numbers = np.array(column.codes(table))[:, None]
-    return (numbers == np.arange(len(column.categories))).astype(float) if column.categories else numbers
+    return numbers if column.ordered else (numbers == np.array(column.grid)).astype(float)

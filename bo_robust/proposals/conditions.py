@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,11 +12,10 @@ from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
 from bo_robust.models import marginal_moments
-from bo_robust.proposals.inputs import Space
+from bo_robust.proposals.inputs import Space, rows_of
 from bo_robust.proposals.methods import DEFAULT, Choice, choose
-from bo_robust.proposals.space import SearchSpace, numbers
+from bo_robust.proposals.space import SearchSpace, axes_of
 from bo_robust.risk_measures.environments import FiniteEnvironment
-from bo_robust.utils.input_checks import quoted
 from bo_robust.utils.random import stream
 
 
@@ -42,33 +40,13 @@ class ConditionedSpace:
 
     @classmethod
     def from_space(cls, space: Space, X: Any) -> ConditionedSpace:
-        """The space with its conditions; raises ``ValueError`` where there is none."""
-        if space.fixed or not 0.0 < space.worst < 1.0:
-            raise ValueError("conditions need a worst share in (0, 1), and nothing fixed.")
-        conditions, box, listed = list(space.conditions), space.bounds, space.candidates
-        d = numbers("bounds", box).shape[-1] if box is not None else len(conditions)
-        d = numbers("candidates", listed).shape[-1] + len(conditions) if listed is not None else d
-        if len(set(conditions)) != len(conditions) or not set(conditions) < set(range(d)):
-            raise ValueError(f"conditions must be some, not all, of the {d} columns, got {quoted(conditions)}.")
-        chosen = [i for i in range(d) if i not in conditions]
-        X = numbers("X", X)
-        X = X.reshape(-1, d) if X.numel() == 0 else X
-        if X.ndim != 2 or X.shape[-1] != d:
-            raise ValueError(f"X must be k x {d} finite numbers, got shape {tuple(X.shape)}.")
-        alone = replace(
-            space,
-            bounds=None if box is None else numbers("bounds", box)[:, chosen],
-            discrete={k: space.discrete[i] for k, i in enumerate(chosen) if i in space.discrete},
-            categorical={k: space.categorical[i] for k, i in enumerate(chosen) if i in space.categorical},
-            equality_constraints=_of_designs(space.equality_constraints, chosen),
-            inequality_constraints=_of_designs(space.inequality_constraints, chosen),
-        )
+        """The space with its conditions, of which those in ``X`` were seen."""
+        conditions, chosen = list(space.conditions), list(space.design_columns)
+        X = rows_of("X", X, space.num_columns)
         Z = X[:, conditions]
         values, counts = Z.unique(dim=0, return_counts=True)
-        ends = torch.stack([Z.amin(0), Z.amax(0)]) if len(Z) else torch.zeros(2, len(conditions)).double()
-        kinds = {k: sorted(space.categorical[i]) for k, i in enumerate(conditions) if i in space.categorical}
-        seen = SearchSpace(ends, None, {}, {k: numbers("categorical values", v) for k, v in kinds.items()})
-        designs = SearchSpace.from_space(alone, X[:, chosen])
+        seen = SearchSpace(axes_of(space, conditions, Z if len(Z) else torch.zeros(2, len(conditions)).double()))
+        designs = SearchSpace.from_space(space, X[:, chosen])
         return cls(designs, seen, chosen, conditions, values, counts, space.set_conditions, space.worst)
 
     def at_risk(self, choice: Choice, device: str) -> Choice:
@@ -92,11 +70,7 @@ class ConditionedSpace:
 
     def rows(self, name: str, x: Any) -> Tensor:
         """The designs with conditions as ``k x d``; conditions of designs under way may be NaN."""
-        d = len(self.design_columns) + len(self.condition_columns)
-        x = numbers(name, [] if x is None else x)
-        x = x.reshape(0, d) if x.numel() == 0 else x
-        if x.ndim != 2 or x.shape[-1] != d:
-            raise ValueError(f"{name} must be k x {d} finite numbers, got shape {tuple(x.shape)}.")
+        x = rows_of(name, x, len(self.design_columns) + len(self.condition_columns))
         self.designs.rows(name, x[:, self.design_columns])
         Z = x[:, self.condition_columns]
         self.seen.rows(name, Z if name == "X" else Z.where(Z.isfinite(), self.seen.bounds[0]))
@@ -113,6 +87,10 @@ class ConditionedSpace:
     def encode_designs(self, x: Tensor) -> Tensor:
         """Coordinates of the designs alone."""
         return self.designs.encode(x[:, self.design_columns])
+
+    def exhausted(self, taken: Tensor) -> bool:
+        """False: a design may be measured under every condition."""
+        return False
 
     def initial(self, seed: int, trial: int, taken: Tensor) -> Tensor:
         """A design of the initial design, under a condition that was seen."""
@@ -158,10 +136,3 @@ def encoded_space(space: Space, X: Any, method: str = DEFAULT) -> Any:
     if method != DEFAULT:
         raise ValueError("conditions need the default method.")
     return ConditionedSpace.from_space(space, X)
-
-
-def _of_designs(constraints: Sequence[Any], chosen: list[int]) -> list[Any]:
-    """The constraints, with the columns counted among those that are chosen."""
-    if any(i not in chosen for columns, *_ in constraints for i in columns):
-        raise ValueError("constraints on designs cannot have conditions, which nobody chooses.")
-    return [(tuple(map(chosen.index, columns)), *rest) for columns, *rest in constraints]

@@ -208,18 +208,21 @@ def fit(problem: Problem) -> Fitted:
     return Fitted(problem, U, pending, failed, objectives, constraints, failing, outliers, held, may, feasible)
 
 
-def propose(problem: Problem, fitted: Fitted | None, q: int, trial: int, num_initial: int) -> tuple[Tensor, Tensor]:
-    """The next designs ``q x d``, and which of them repeat one that was measured, ``q`` bool."""
-    chosen, again = problem.X[:0], list[bool]()
+def propose(
+    problem: Problem, fitted: Fitted | None, q: int, trial: int, num_initial: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The next designs ``q x d``, which of them repeat one that was measured, and for which no other was left."""
+    chosen, again, exhausted = problem.X[:0], list[bool](), list[bool]()
     for k in range(trial, trial + q):
-        measured = None
+        measured, taken = None, torch.cat([problem.X, problem.pending, problem.failed, chosen])
         if fitted is None or trial < num_initial:
-            x = problem.space.initial(problem.seed, k, torch.cat([problem.X, problem.pending, problem.failed, chosen]))
+            x = problem.space.initial(problem.seed, k, taken)
         else:
             measured = replicate(fitted, chosen)
             x = search(fitted, chosen, k) if measured is None else measured
         chosen, again = torch.cat([chosen, x]), [*again, measured is not None]
-    return chosen, torch.tensor(again, dtype=torch.bool)
+        exhausted.append(problem.space.exhausted(taken))
+    return chosen, torch.tensor(again, dtype=torch.bool), torch.tensor(exhausted, dtype=torch.bool)
 
 
 def replicate(fitted: Fitted, chosen: Tensor) -> Tensor | None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.linalg import device_named
@@ -12,16 +18,21 @@ from bo_robust.utils.specs import nearest
 
 __all__ = ["Data", "Search", "Space"]
 
+Constraint = tuple[list[int], list[float], float]  # columns, coefficients and right-hand side, as in BoTorch
+ROUNDING = 1e-9  # of the range of a column, by which a value may lie beyond its ends
+
 
 @dataclass(frozen=True)
 class Space:
     """The designs that there are, in the units of the data: a box, a mixed space or a list.
 
+    Raises ``ValueError`` where fields are wrong or contradict each other.
+
     Attributes:
         bounds: ``2 x d``, the smallest and the largest value of each column. Not needed with ``candidates``.
         candidates: ``N x d`` designs to choose from, by any descriptors.
         discrete: Values of columns that take no others, in order, by number of the column.
-        categorical: Values of columns whose values have no order, by number of the column.
+        categorical: Values of columns whose values have no order, as whole numbers, by number of the column.
         fixed: Values that columns keep in every suggestion, by number of the column.
         equality_constraints: What suggestions fulfil, in units of X, as ``optimize_acqf`` has it: a list of (columns,
             coefficients, right-hand side). A mixture is ``[([0, 1, 2], [1.0, 1.0, 1.0], 100.0)]``. A list of
@@ -45,6 +56,96 @@ class Space:
     conditions: Sequence[int] = ()
     worst: float = 0.1
     set_conditions: bool = True
+
+    def __post_init__(self) -> None:
+        if (self.bounds is None) == (self.candidates is None):
+            raise ValueError("give either bounds (2 x d) or candidates (N x d): they say which designs there are.")
+        box, shape = self.candidates is None, tuple(self.table.shape)
+        if len(shape) != 2 or shape[1] == 0 or (shape[0] != 2 if box else shape[0] < 2):
+            form = "bounds must be 2 x d numbers" if box else "candidates must be N x d numbers, N >= 2"
+            raise ValueError(f"{form}, got shape {shape}.")
+        d, conditions = self.num_columns, list(self.conditions)
+        if len(set(conditions)) != len(conditions) or not set(conditions) < set(range(d)):
+            raise ValueError(f"conditions must be some, not all, of the {d} columns, got {quoted(conditions)}.")
+        if conditions and (self.fixed or not 0.0 < self.worst < 1.0):
+            raise ValueError("conditions need a worst share in (0, 1), and nothing fixed.")
+        for i, column in self.design_columns.items():
+            if box and not -math.inf < column[0] < column[1] < math.inf:
+                ends = " and ".join(map(str, column.tolist()))
+                raise ValueError(f"bounds must be finite, the lower below the upper, but column {i} has {ends}.")
+        if not box and not (finite := self.table.isfinite().all(-1)).all():
+            raise ValueError(f"candidates must be finite, but row {int(finite.int().argmin())} is not; leave it out.")
+        for name in ("discrete", "categorical"):
+            for i, values in self.values(name).items():
+                self._check_values(name, i, values)
+        for name in ("equality_constraints", "inequality_constraints"):
+            self.constraints(name)
+
+    def _check_values(self, name: str, i: int, values: Tensor) -> None:
+        """Raise ``ValueError`` unless a column can have these discrete or categorical values."""
+        if i not in range(self.num_columns):
+            raise ValueError(f"{name} has column {quoted(i)}, but the columns are 0 to {self.num_columns - 1}.")
+        if name == "discrete" and i in self.values("categorical"):
+            raise ValueError(f"column {i} is both discrete and categorical; leave it out of one.")
+        if values.ndim != 1 or len(values) == 0 or not values.isfinite().all():
+            raise ValueError(f"{name}[{i}] must be finite numbers, got {quoted(getattr(self, name)[i])}.")
+        column = self.design_columns.get(i, values)
+        low, high = column[[0, -1]].tolist() if self.candidates is None else (-math.inf, math.inf)
+        slack = ROUNDING * (high - low) if math.isfinite(low) else 0.0
+        broken = values != values.round() if name == "categorical" else torch.zeros_like(values, dtype=torch.bool)
+        for wrong, what in (
+            (values[1:][values.diff() == 0.0], "twice; leave one out"),
+            (values[broken], "but categories are whole numbers; number them"),
+            (values[(values < low - slack) | (values > high + slack)], f"beyond the bounds {low} and {high} there"),
+        ):
+            if len(wrong):
+                raise ValueError(f"{name}[{i}] has {float(wrong[0])}, {what}.")
+        if self.candidates is not None and len(wrong := column[~torch.isin(column, values)]):
+            raise ValueError(f"candidates have {float(wrong[0])} in column {i}, which {name}[{i}] lacks; add it there.")
+
+    @cached_property
+    def table(self) -> Tensor:
+        """The bounds, ``2 x d``, or the candidates."""
+        return numbers("bounds", self.bounds) if self.candidates is None else numbers("candidates", self.candidates)
+
+    @property
+    def num_columns(self) -> int:
+        """The columns of X, d."""
+        return int(self.table.shape[-1]) + (0 if self.candidates is None else len(self.conditions))
+
+    @cached_property
+    def design_columns(self) -> dict[int, Tensor]:
+        """Bounds or candidates of each column of X that is no condition, by its number."""
+        chosen = [i for i in range(self.num_columns) if i not in self.conditions]
+        table = self.table[:, chosen] if self.candidates is None else self.table
+        return dict(zip(chosen, table.T, strict=True))
+
+    def values(self, name: str) -> dict[int, Tensor]:
+        """Values of the ``discrete`` or of the ``categorical`` columns, in order, by number of the column."""
+        given = {i: list(v) if isinstance(v, Iterable) else v for i, v in (getattr(self, name) or {}).items()}
+        return {i: numbers(f"{name}[{i}]", values).sort().values for i, values in given.items()}
+
+    def constraints(self, name: str) -> tuple[Constraint, ...]:
+        """The constraints of this name, in which columns are counted among those of designs."""
+        columns = list(self.design_columns)
+        return tuple(self._constraint(name, constraint, columns) for constraint in getattr(self, name))
+
+    def _constraint(self, name: str, constraint: Any, chosen: list[int]) -> Constraint:
+        """The constraint, as lists; raises ``ValueError`` unless it is (columns, coefficients, right-hand side)."""
+        if self.candidates is not None:
+            raise ValueError("candidates say which designs there are; leave out those that break a constraint.")
+        try:
+            columns, coefficients, rhs = constraint
+            columns, coefficients, rhs = [int(i) for i in columns], [float(c) for c in coefficients], float(rhs)
+        except (TypeError, ValueError):
+            columns, coefficients = [], []
+        if any(i in self.conditions for i in columns):
+            raise ValueError("constraints on designs cannot have conditions, which nobody chooses.")
+        free = set(chosen) - set(self.values("categorical"))
+        if not len(columns) == len(coefficients) > 0 or not set(columns) <= free:
+            form = "(columns, coefficients, right-hand side), of columns that are no categories"
+            raise ValueError(f"{name} must be a list of {form}, got {quoted(constraint)}.")
+        return [chosen.index(i) for i in columns], coefficients, rhs
 
 
 @dataclass(frozen=True)
@@ -100,3 +201,25 @@ def from_arguments(X: Any, Y: Any, space: Space | None, more: Mapping[str, Any])
     if (isinstance(X, Data) and (data_fields or Y is not None)) or (space is not None and described):
         raise TypeError("give Data or its fields, and Space or its fields, not both of one.")
     return X if isinstance(X, Data) else Data(X, Y, **data_fields), Space(**described) if space is None else space
+
+
+def rows_of(name: str, x: Any, d: int) -> Tensor:
+    """Numbers ``k x d``, k >= 0; raises ``ValueError`` unless they are."""
+    x = numbers(name, [] if x is None else x)
+    x = x.reshape(0, d) if x.numel() == 0 else x
+    if x.ndim != 2 or x.shape[-1] != d:
+        raise ValueError(f"{name} must be k x {d} numbers, got shape {tuple(x.shape)}.")
+    return x
+
+
+def numbers(name: str, x: Any) -> Tensor:
+    """A tensor of numbers, from lists, arrays, tables of pandas or tensors; raises ``ValueError`` if it is none."""
+    try:
+        if hasattr(x, "to_numpy"):
+            table, x = x, x.to_numpy()
+            if x.dtype == object and not any(isinstance(value, str) for value in x.flat):  # columns of several dtypes
+                x = np.where(table.isna(), math.nan, x).astype(float)
+        return torch.as_tensor(np.array(x) if isinstance(x, np.ndarray) else x, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        hint = "; give texts as numbers, and their column in `categorical`" * name.startswith("X")
+        raise ValueError(f"{name} must be numbers in rows of one length, got {quoted(x)}{hint}.") from None

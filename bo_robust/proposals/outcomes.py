@@ -14,8 +14,7 @@ from torch import Tensor
 
 from bo_robust.models.reward_units import robust_units
 from bo_robust.models.training_data import checked_limits
-from bo_robust.proposals.inputs import Data
-from bo_robust.proposals.space import numbers
+from bo_robust.proposals.inputs import Data, numbers
 from bo_robust.utils.input_checks import outside_package, quoted
 
 Limits = tuple[float | None, float | None]

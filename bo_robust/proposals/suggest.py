@@ -31,6 +31,8 @@ class Suggestion:
     Attributes:
         X: ``q x d`` designs to measure next, in the columns and units of the data.
         replicate: Whether each of them repeats a design whose observation may be an outlier, ``q`` bool.
+        exhausted: Whether all designs of a finite space were measured, under way, failed or chosen before each of them,
+            ``q`` bool. Such a design is a second one of its kind.
         outliers: Which observations the models flag as outliers (or truncate), ``n`` bool.
         held: Which observations are plausible only in a learnt outcome scale, and beyond all others on the good side,
             ``n`` bool. A second observation of their designs comes first.
@@ -45,6 +47,7 @@ class Suggestion:
 
     X: Tensor
     replicate: Tensor
+    exhausted: Tensor
     outliers: Tensor
     held: Tensor
     expected: Tensor
@@ -121,12 +124,12 @@ def suggest(
         choice = encoded.at_risk(choice, device)
     problem = Problem(encoded, outputs, choice, X, pending, failed, how, seed)
     fitted = fit(problem) if len(X) else None
-    chosen, again = propose(problem, fitted, q, trial, num_initial)
+    chosen, again, exhausted = propose(problem, fitted, q, trial, num_initial)
     if fitted is None:
         none, nothing = again[:0], torch.empty(0, outputs.objectives, dtype=torch.float64)
-        return Suggestion(chosen, again, none, none, nothing, *Recommendation(), None)
+        return Suggestion(chosen, again, exhausted, none, none, nothing, *Recommendation(), None)
     outliers, held = fitted.outliers.cpu(), fitted.held.cpu()
-    return Suggestion(chosen, again, outliers, held, expected(fitted), *recommend(fitted), fitted.model)
+    return Suggestion(chosen, again, exhausted, outliers, held, expected(fitted), *recommend(fitted), fitted.model)
 
 
 def _check_method(method: str, choice: Choice, data: Data, space: Space, outputs: Outputs) -> None:

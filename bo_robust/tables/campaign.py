@@ -6,15 +6,19 @@ import argparse
 import math
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from bo_robust.acquisition.pending import MOST_PENDING
 from bo_robust.proposals.conditions import encoded_space
-from bo_robust.proposals.inputs import Data, Space
-from bo_robust.proposals.space import WEIGHED, among, numbers
+from bo_robust.proposals.constraints import WEIGHED
+from bo_robust.proposals.inputs import Data, Space, numbers
+from bo_robust.proposals.space import among
 from bo_robust.tables.cells import FAILED, TableError, advice, is_pending, word, written
-from bo_robust.tables.columns import Column, ColumnOptions, column_of, left_out, spellings
+from bo_robust.tables.columns import ColumnOptions, titled
+from bo_robust.tables.kinds import column_of
+from bo_robust.tables.left_out import left_out
 from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums
 from bo_robust.tables.table import Table, read_table
 
@@ -30,7 +34,7 @@ class Campaign:
         objectives, maximize, limits: Columns to optimize, whether large values are good, and their limits.
         required: Column, sign and limit of each requirement.
         outcomes: Columns of objectives and requirements.
-        columns: Parameters and conditions.
+        columns: Columns of X: the ``parameters``, then the ``conditions``.
         left_out: Other columns, each with the reason; ``identifiers`` are those of the list.
         X: A design for each row of the readings, of which ``read``, ``pending`` and ``failed`` are places.
         Y, C: Readings of objectives and requirements in the rows that were ``read``.
@@ -78,15 +82,12 @@ class Campaign:
             raise TableError(f"{min(both)!r} cannot be a parameter and something else; leave one of the options out.")
         self.left_out = left_out(self.results, self.listed, self.outcomes, about)
         names = self._parameters(about)
-        self.columns = [column_of(name, self.tables, about) for name in names]
-        self.columns += [column_of(name, [self.results], about) for name in about.conditions]
-        for column in self.columns:
-            single = not column.observed and not column.categories and not column.span[0] < column.span[1]
-            if self.listed is None and single:
-                raise TableError(
-                    f"{column.name!r} has one value or none; give --bounds {word(f'{column.name}=LOW:HIGH')}."
-                )
-        if all(column.observed for column in self.columns):
+        self.parameters = [column_of(name, self.tables, about) for name in names]
+        self.conditions = [column_of(name, [self.results], about) for name in about.conditions]
+        self.columns = self.parameters + self.conditions
+        if self.listed is None and (single := [c.name for c in self.parameters if not c.span[0] < c.span[1]]):
+            raise TableError(f"{single[0]!r} has one value or none; give --bounds {word(f'{single[0]}=LOW:HIGH')}.")
+        if not self.parameters:
             reasons = "".join(f"; {name}: {reason}" for name, reason in self.left_out.items())
             raise TableError(f"{self.results.path} has no parameter that varies{reasons}. Name some with --parameters.")
         listed = [] if self.listed is None else self.listed.names
@@ -107,7 +108,7 @@ class Campaign:
     def _recognize_mixture(self) -> None:
         """Add the sum that columns have in every row, as the parts of a mixture do."""
         self.mixture: list[str] = []
-        parts = [c for c in self.columns if not (c.categories or c.observed)]
+        parts = [column for column in self.parameters if column.ordered]
         if self.options.sum or self.listed is not None or not 2 <= len(parts) <= 12:
             return
         table = np.array([c.codes(self.results) for c in parts]).reshape(len(parts), -1).T
@@ -163,18 +164,19 @@ class Campaign:
     @cached_property
     def space(self) -> Space:
         """The designs that there are."""
-        categorical = {i: range(len(c.categories)) for i, c in enumerate(self.columns) if c.categories}
-        conditions = [i for i, column in enumerate(self.columns) if column.observed]
+        grids = {i: column.grid for i, column in enumerate(self.columns) if column.grid}
+        discrete = {i: grid for i, grid in grids.items() if self.columns[i].ordered}
+        categorical = {i: grid for i, grid in grids.items() if i not in discrete}
+        conditions = range(len(self.parameters), len(self.columns))
         observed = {"conditions": conditions, "worst": self.options.worst, "set_conditions": not self.options.observe}
         if self.listed is not None:
-            designs = [column.codes(self.listed) for column in self.columns if not column.observed]
+            designs = [column.codes(self.listed) for column in self.parameters]
             return Space(candidates=np.array(designs).T, categorical=categorical, **observed)
-        ends = [(0.0, max(1.0, len(c.categories) - 1.0)) if c.categories else c.span for c in self.columns]
         place = {column.name: i for i, column in enumerate(self.columns)}
         return Space(
-            bounds=np.array(ends).T,
+            bounds=np.array([column.span for column in self.columns]).T,
             categorical=categorical,
-            discrete={i: c.grid for i, c in enumerate(self.columns) if c.grid},
+            discrete=discrete,
             equality_constraints=[([place[n] for n in names], *rest) for names, *rest in self.equalities],
             inequality_constraints=[([place[n] for n in names], *rest) for names, *rest in self.inequalities],
             **observed,
@@ -188,10 +190,31 @@ class Campaign:
         return Data(np.array(measured), self.Y, self.maximize, constraints, self.limits, pending, failed)
 
     @cached_property
+    def encoded(self) -> Any:
+        """The space as a search sees it."""
+        return encoded_space(self.space, [self.X[i] for i in self.read])
+
+    @cached_property
     def keeps_limits(self) -> np.ndarray:
         """Which of the rows that were read have designs that keep the sums and inequalities, bool."""
         X = numbers("X", [self.X[i] for i in self.read])
-        return encoded_space(self.space, X).feasible(X).numpy() if self.read else np.zeros(0, dtype=bool)
+        return self.encoded.feasible(X).numpy() if self.read else np.zeros(0, dtype=bool)
+
+    @cached_property
+    def _written(self) -> dict[tuple[float, ...], dict[str, str]]:
+        """The cells of each design that a file has, by name of the column: of the list, or of the readings."""
+        source = self.results if self.listed is None else self.listed
+        names = self.identifiers + [column.name for column in self.parameters if source.mark == self.results.mark]
+        cells = {name: source.cells(name) for name in names}
+        designs = list(zip(*(column.codes(source) for column in self.parameters), strict=True))
+        first = {x: row for row, x in reversed(list(enumerate(designs)))}
+        return {x: {name: column[row] for name, column in cells.items()} for x, row in first.items()}
+
+    def cells_of(self, x: list[float]) -> list[str]:
+        """A design as the file writes it, not in six digits, behind what names it in the list."""
+        written = self._written.get(tuple(x[: len(self.parameters)]), {})
+        values = {c.name: c.decode(c.on_grid(v)) for c, v in zip(self.columns, x, strict=True)} | written
+        return [values[name] for name in (*self.identifiers, *(column.name for column in self.columns))]
 
     def introduction(self) -> list[str]:
         """What every column is taken for, what of the file or its levels needs a look, and the number of readings."""
@@ -201,18 +224,19 @@ class Campaign:
             for name, sense in zip(self.objectives, self.maximize, strict=True)
         ]
         goals += [f"Required: {name} {sign} {limit:g}." for name, sign, limit in self.required]
-        line = f"{' '.join(goals)} Parameters: {', '.join(str(c) for c in self.columns if not c.observed)}."
-        if self.space.conditions:
-            line += f" Conditions: {', '.join(str(c) for c in self.columns if c.observed)}."
+        line = f"{' '.join(goals)} Parameters: {', '.join(map(str, self.parameters))}."
+        if self.conditions:
+            line += f" Conditions: {', '.join(map(str, self.conditions))}."
         if self.left_out:
             line += f" Left out: {'; '.join(f'{name} ({reason})' for name, reason in self.left_out.items())}."
         notes = [note for table in self.tables for note in table.notes]
-        return [line, *notes, *self.mixture, *spellings(self.columns), *self.notes, self.summary()]
+        looks = [note for column in self.columns for note in column.notes()]
+        return [line, *notes, *self.mixture, *looks, *self.notes, self.summary()]
 
     @property
     def titles(self) -> dict[str, str]:
         """Names of the outcomes with their units."""
-        return {name: Column(name, self.results.unit(name)).title for name in self.outcomes}
+        return {name: titled(name, self.results.unit(name)) for name in self.outcomes}
 
     def summary(self) -> str:
         """Such as "20 readings (2 replicates), 1 pending, 1 failed; 24 of 343 recipes left"."""
@@ -227,14 +251,13 @@ class Campaign:
     @cached_property
     def left(self) -> tuple[int, int | None]:
         """How many designs of a finite space are neither measured nor pending nor failed, and how many it has."""
-        if self.listed is None and self.space.conditions:
+        if self.listed is None and self.conditions:
             return 0, None
-        points = encoded_space(self.space, [self.X[i] for i in self.read]).designs.candidates
+        points = self.encoded.designs.candidates
         if points is None:
             return 0, None
         every = points.unique(dim=0)
-        chosen = [i for i, column in enumerate(self.columns) if not column.observed]
-        taken = numbers("X", [[x[i] for i in chosen] for x in self.X]).reshape(-1, every.shape[-1])
+        taken = numbers("X", [x[: len(self.parameters)] for x in self.X]).reshape(-1, every.shape[-1])
         return int((~among(every, taken)).sum()), len(every)
 
 

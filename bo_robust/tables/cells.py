@@ -117,3 +117,12 @@ def decimal_marks(cells: Iterable[str]) -> dict[str, str]:
     if any(number is None for _, number in numbers):
         return {}
     return {n.decimal: cell for cell, n in numbers if n is not None and n.decimal in (".", ",")}
+
+
+def quantity(text: str) -> float:
+    """The number in an argument, with a point or comma; raises ``TableError``."""
+    if (number := written(text)) is None:
+        raise TableError(f"{text!r} is no number.")
+    if number.decimal == "?" and "," in number.digits:
+        raise TableError(f"{text!r} may be {number.value(','):g} or {number.value('.'):g}; write it without the comma.")
+    return number.value("," if "," in number.digits and "." not in number.digits else ".")

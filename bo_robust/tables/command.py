@@ -23,8 +23,7 @@ from botorch.utils.multi_objective.pareto import is_non_dominated
 from bo_robust.proposals.suggest import Suggestion, suggest
 from bo_robust.tables.campaign import Campaign
 from bo_robust.tables.cells import FAILED, TableError
-from bo_robust.tables.columns import Column
-from bo_robust.tables.options import KINDS
+from bo_robust.tables.kinds import KINDS
 
 SPOKEN = (2.0, 1000.0)  # standard deviations between which the distance of a flagged reading is a number
 
@@ -35,10 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = _parser().parse_args(argv)
         campaign = Campaign(options)
         found, warned = ask(campaign)
-        designs, notes = designs_to_print(campaign, found)
+        designs = designs_to_print(campaign, found)
         csv.writer(sys.stdout, delimiter=campaign.results.separator, lineterminator="\n").writerows(designs)
         sys.stdout.flush()
-        lines = [*campaign.introduction(), *notes, *_about(found, campaign), *warned]
+        missing = _about_missing(campaign, len(designs) - 1)
+        lines = [*campaign.introduction(), *missing, *_about(found, campaign), *warned]
         print("\n".join(lines), file=sys.stderr)
         if options.plot is not None:
             from bo_robust.tables.plot import plot
@@ -67,46 +67,22 @@ def ask(campaign: Campaign) -> tuple[Suggestion, list[str]]:
     return found, [f"Warning: {warning.message}" for warning in caught]
 
 
-def designs_to_print(campaign: Campaign, found: Suggestion) -> tuple[list[list[str]], list[str]]:
-    """The designs to measure next with a header, as the file writes them, and lines about those that are missing."""
-    columns, listed = campaign.columns, campaign.listed
-    left, total = campaign.left
-    kept, taken = [], {tuple(x): i for i, x in enumerate(campaign.X)}
-    for x, again in zip(found.X.tolist(), found.replicate.tolist(), strict=True):
-        new = tuple(x) not in taken
-        if total is not None and not new and not again and left == 0:
-            continue  # all designs are taken, and nobody asked for a second reading of this one
-        left -= new
-        taken.setdefault(tuple(x), -1)
-        kept.append(x)
-    notes = []
-    if len(kept) < campaign.options.n:
-        what = "recipe of the list" if listed is not None else "design of these steps and levels"
-        out = "" if listed is not None else " --bounds, --levels or --continuous allow others."
-        line = f"{len(kept)} of {campaign.options.n} designs: every other {what} is measured, pending or failed.{out}"
-        notes.append(line)
-    names = [column.title for column in columns]
-    if listed is None:
-        # A second reading is of the design as the file has it, not as it is rounded.
-        cells_of = {column.name: campaign.results.cells(column.name) for column in columns}
-        return [names, *(_written(columns, x, cells_of, taken[tuple(x)]) for x in kept)], notes
-    chosen = [column for column in columns if not column.observed]
-    places = {x: i for i, x in reversed(list(enumerate(zip(*(c.codes(listed) for c in chosen), strict=True))))}
-    designs = [[*campaign.identifiers, *(column.title for column in columns)]]
-    for x in kept:
-        row = dict(zip(listed.names, listed.rows[places[tuple(x[: len(chosen)])]], strict=True))
-        cells = [row[name] for name in campaign.identifiers]
-        same = listed.mark == campaign.results.mark
-        cells += [row[c.name] if same or c.categories else c.decode(v) for c, v in zip(chosen, x, strict=False)]
-        designs.append(cells + [c.decode(v) for c, v in zip(columns, x, strict=True) if c.observed])
-    return designs, notes
+def designs_to_print(campaign: Campaign, found: Suggestion) -> list[list[str]]:
+    """The designs to measure next with a header, as the file writes them."""
+    # Where every design of a finite space is taken, the only second readings are those of what looks wrong.
+    designs = found.X[found.replicate | ~found.exhausted].tolist()
+    titles = [column.title for column in campaign.columns]
+    return [[*campaign.identifiers, *titles], *map(campaign.cells_of, designs)]
 
 
-def _written(columns: list[Column], x: list[float], cells: dict[str, list[str]], row: int) -> list[str]:
-    """The cells of a proposal: those of a row that it repeats, or numbers in six digits (row -1)."""
-    if row >= 0:
-        return [cells[column.name][row] for column in columns]
-    return [column.decode(column.on_grid(value)) for column, value in zip(columns, x, strict=True)]
+def _about_missing(campaign: Campaign, printed: int) -> list[str]:
+    """A line about designs that were asked for, where there are no more."""
+    if printed == campaign.options.n:
+        return []
+    what, hint = "design of these steps and levels", " --bounds, --levels or --continuous allow others."
+    if campaign.listed is not None:
+        what, hint = "recipe of the list", ""
+    return [f"{printed} of {campaign.options.n} designs: every other {what} is measured, pending or failed.{hint}"]
 
 
 def _about(found: Suggestion, campaign: Campaign) -> list[str]:
@@ -191,7 +167,11 @@ def _recommended(found: Suggestion, campaign: Campaign) -> list[str]:
         f"Recommended now: row {campaign.results.lines[row]} ({design}), expected {campaign.objectives[0]}{tail} "
         f"{found.mean:.4g} (95 % from {low:.4g} to {high:.4g})."
     )
-    beyond = [c.title for c, v in zip(columns, campaign.X[row], strict=True) if not (c.observed or c.holds(v))]
+    beyond = [
+        c.title
+        for c, v in zip(columns, campaign.X[row], strict=True)
+        if not (c.observed or c.span[0] <= v <= c.span[1])
+    ]
     lines = [line, f"It lies outside the range that was given for {', '.join(beyond)}."] if beyond else [line]
     if broken := int((~campaign.keeps_limits).sum()):
         lines.append(f"Not to be recommended: {broken} designs that were read, which break the limits of designs.")
@@ -267,7 +247,8 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(option, action="append", default=[], metavar=metavar, help=what)
     parser.add_argument("--candidates", metavar="FILE", help="designs to choose from; default: the columns' ranges")
     parser.add_argument("-n", type=_designs, default=1, help="number of designs; default 1")
-    lists = {"parameters": "columns that are chosen; all others are none", **KINDS}
+    lists = {"parameters": "columns that are chosen; all others are none"}
+    lists |= {option: what for kind in KINDS for option, what in kind.options.items()}
     lists["ignore"] = "columns that are no parameters, such as dates and notes"
     lists["condition"] = "columns that are observed, such as humidity, and can be set for a test"
     lists["observe"] = "columns that are observed and cannot be set"

@@ -7,15 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from bo_robust.tables.cells import TableError, written
-from bo_robust.tables.columns import ColumnOptions, names_in, quantity
-from bo_robust.tables.table import Table
+from bo_robust.tables.cells import TableError, quantity, written
+from bo_robust.tables.columns import ColumnOptions
+from bo_robust.tables.kinds import KINDS
+from bo_robust.tables.table import Table, named
 
-KINDS = {
-    "integer": "columns of whole numbers",
-    "continuous": "columns of numbers that take any value, though all so far are whole or in steps",
-    "categorical": "columns of categories",
-}
 REQUIREMENT = re.compile(r"(?P<column>.+?)\s*(?P<sign>>=|<=|≥|≤|>|<)\s*(?P<limit>[^<>=]+)")
 TERM = re.compile(r"\s*(?P<sign>[+-]?)\s*(?P<factor>\d[\d.,]*)?\s*\*?\s*")
 
@@ -47,7 +43,9 @@ def column_options(options: argparse.Namespace, tables: Sequence[Table], constra
     return ColumnOptions(
         parameters=names_in(options.parameters, tables),
         ignored=names_in(options.ignore, tables),
-        kinds={name: kind for kind in KINDS for name in names_in(getattr(options, kind), tables)},
+        kinds={
+            name: said for kind in KINDS for said in kind.options for name in names_in(getattr(options, said), tables)
+        },
         bounds=bounds,
         levels=levels,
         steps=steps,
@@ -131,3 +129,14 @@ def _assignment(option: str, text: str) -> tuple[str, str]:
         form = "A,B,C" if option == "--sum" else "COLUMN"
         raise TableError(f"{option} {text} has no =; write {option} {form}=VALUE.")
     return name.strip(), value.strip()
+
+
+def names_in(words: Sequence[str], tables: Sequence[Table]) -> list[str]:
+    """Columns that an option lists, each a word, or several with commas; raises ``TableError``."""
+    found = []
+    for listed in words:
+        whole = any(named(listed, table.names) for table in tables)
+        for name in [listed] if whole else [part.strip() for part in listed.split(",") if part.strip()]:
+            where = next((table for table in tables if named(name, table.names)), tables[0])
+            found.append(where.find(name))
+    return found

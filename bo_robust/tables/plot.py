@@ -10,7 +10,6 @@ import torch
 from botorch.cross_validation import efficient_loo_cv
 
 from bo_robust.models.verdict import predict
-from bo_robust.proposals.conditions import encoded_space
 from bo_robust.tables.cells import TableError
 
 ACROSS = 5  # panels side by side, at most
@@ -54,9 +53,9 @@ def plot(found: Suggestion, campaign: Campaign, path: Path) -> None:
             _response(axis, models[j], campaign, found, j, i)
             _scatter(axis, np.array([campaign.X[row][i] for row in campaign.read]), y, out, campaign, limits)
             axis.set(xlabel=column.title, ylabel=campaign.titles[name])
-            if column.categories:
-                axis.set_xlim(-0.5, len(column.categories) - 0.5)
-                axis.set_xticks(range(len(column.categories)), column.categories, rotation=30, ha="right")
+            if not column.ordered:
+                axis.set_xlim(-0.5, len(column.grid) - 0.5)
+                axis.set_xticks(column.grid, map(column.decode, column.grid), rotation=30, ha="right")
         for axis in axes[j, panels:]:
             figure.delaxes(axis)
     figure.savefig(path, dpi=120)
@@ -77,14 +76,13 @@ def _response(axis: Any, model: Any, campaign: Campaign, found: Suggestion, j: i
     at, column = campaign.read[best], campaign.columns[i]
     x, seen = np.array(campaign.X[at]), [campaign.X[row][i] for row in campaign.read]
     low, high = min(*column.span, *seen), max(*column.span, *seen)
-    values = np.arange(len(column.categories)) if column.categories else np.linspace(low, high, POINTS)
+    values = np.linspace(low, high, POINTS) if column.ordered else column.grid
     designs = np.array([moved for value in values if (moved := _moved(campaign, x, i, float(value))) is not None])
     if len(designs) == 0:
         return
-    space = encoded_space(campaign.space, [campaign.X[row] for row in campaign.read])
-    U = space.encode(torch.from_numpy(designs))
+    U = campaign.encoded.encode(torch.from_numpy(designs))
     mean, lower, upper = (_in_units(model, campaign, j, part) for part in predict(model, U))
-    if column.categories:
+    if not column.ordered:
         errors = np.abs(np.sort([lower, upper], 0) - mean)
         axis.errorbar(designs[:, i], mean, errors, fmt="_", color="tab:orange", markersize=14, zorder=1)
     else:

@@ -400,8 +400,28 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
     [
         ({"bounds": None}, "either bounds .* or candidates"),
         ({"candidates": X3}, "either bounds .* or candidates"),
-        ({"bounds": [[0.0, 1.0], [1.0, 1.0]]}, "lower below the upper"),
+        ({"bounds": [[0.0, 1.0], [1.0, 1.0]]}, "lower below the upper, but column 1 has 1.0 and 1.0"),
+        ({"bounds": [[0.0, 1.0], [1.0, -1.0]]}, "lower below the upper, but column 1 has 1.0 and -1.0"),
+        ({"bounds": [[0.0, math.nan], [1.0, 1.0]]}, "bounds must be finite"),
+        ({"bounds": [0.0, 1.0]}, r"bounds must be 2 x d numbers, got shape \(2,\)"),
         ({"bounds": None, "candidates": [[1.0, 2.0]]}, "candidates must be"),
+        ({"bounds": None, "candidates": [*X3, [1.0, math.nan]]}, "candidates must be finite, but row 3 is not"),
+        ({"bounds": None, "candidates": [*X3, [1.0]]}, "candidates must be numbers in rows of one length"),
+        ({"bounds": None, "candidates": [[1.0, 2.0, 3.0]] * 2}, "X must be k x 3"),
+        (
+            {"bounds": None, "candidates": X3, "categorical": {0: [0, 2]}},
+            r"have 1.0 in column 0, which categorical\[0\]",
+        ),
+        ({"discrete": {0: [0, 5]}}, r"discrete\[0\] has 5.0, beyond the bounds 0.0 and 4.0"),
+        ({"discrete": {0: [0, 2, 2]}}, r"discrete\[0\] has 2.0, twice"),
+        ({"discrete": {0: []}}, r"discrete\[0\] must be finite numbers"),
+        ({"discrete": {0: 2}}, r"discrete\[0\] must be finite numbers"),
+        ({"discrete": {0: [0, math.nan]}}, r"discrete\[0\] must be finite numbers"),
+        ({"discrete": {2: [0, 1]}}, "discrete has column 2, but the columns are 0 to 1"),
+        ({"categorical": {-1: [0, 1]}}, "categorical has column -1, but the columns are 0 to 1"),
+        ({"categorical": {0: [0.5, 1, 2]}}, r"categorical\[0\] has 0.5, but categories are whole numbers"),
+        ({"categorical": {0: range(5)}, "discrete": {0: range(5)}}, "column 0 is both discrete and categorical"),
+        ({"fixed": {2: 0.0}}, r"fixed\[2\] must be a value of column 2"),
         ({"X": [[0.0], [1.0], [2.0]]}, "X must be k x 2"),
         ({"X": [[0.0, math.nan], *X3[1:]]}, "X must be finite, but row 0 is not"),
         ({"bounds": {"a": (0.0, 1.0)}}, "bounds must be numbers in rows of one length, got {'a'"),
@@ -410,7 +430,7 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"Y": [1.7e308, -1.7e308, 0.0]}, "differ by more than floating point holds"),
         ({"constraints": [[1.0]]}, "constraints need one row"),
         ({"maximize": [True, False]}, "maximize needs"),
-        ({"categorical": {0: [0.0, 1.0]}}, r"column 0 .* categorical\[0\]"),
+        ({"categorical": {0: [0.0, 1.0]}}, r"X has 2.0 in column 0, which categorical\[0\] lacks; add it"),
         ({"X_pending": [[1.0]]}, "X_pending must be"),
         ({"q": -1}, "q must"),
         ({"repeats": "always"}, "repeats must be"),
@@ -433,6 +453,12 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
 def test_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         suggest(**{"X": X3, "Y": [1.0, 2.0, 0.0], "bounds": BOX} | arguments)
+
+
+def test_steps_may_lie_beyond_the_bounds_by_rounding():
+    steps = [0.1 * k for k in range(1, 4)]  # 0.30000000000000004
+    space = Space(bounds=[[0.1], [0.3]], discrete={0: steps})
+    assert SearchSpace.from_space(space, []).candidates.flatten().tolist() == steps
 
 
 def test_data_and_a_space_are_what_their_fields_are():

@@ -359,7 +359,7 @@ def test_the_plot_names_rows_of_the_file(write, capsys, tmp_path, monkeypatch):
 
 def test_a_curve_along_a_part_of_a_mixture_keeps_the_sum():
     class Asked:
-        space = Space(equality_constraints=[([0, 1, 2], [1.0, 1.0, 1.0], 100.0)])
+        space = Space(bounds=[[0.0] * 4, [100.0] * 4], equality_constraints=[([0, 1, 2], [1.0] * 3, 100.0)])
 
     assert _moved(Asked, np.array([20.0, 20.0, 60.0, 7.0]), 0, 60.0).tolist() == [60.0, 10.0, 30.0, 7.0]
     assert _moved(Asked, np.array([100.0, 0.0, 0.0, 7.0]), 0, 60.0) is None
