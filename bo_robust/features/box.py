@@ -74,10 +74,6 @@ class BoxFeatures(ABC):
     def frequencies(self, *, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
         """Frequencies ``f x d``, in radians per unit of x, and weights ``f`` with sum 1."""
 
-    @abstractmethod
-    def sup_error(self, grid: int = 201) -> float:
-        """Measured largest |k(x, x') - phi(x) . phi(x')| in the box."""
-
     @property
     def dim(self) -> int:
         """d, the input dimension."""

@@ -30,8 +30,8 @@ class FourierMap:
     """Quadrature Fourier features (Mutny & Krause 2018) of an ``RBFKernel``, with or without ``ScaleKernel``.
 
     There are 2 nodes^d features (half as many where the grid may be halved), so use few input dimensions. Rule of
-    thumb: nodes > (side of the box / lengthscale)^2. Fitting may shorten the lengthscale, so leave a margin
-    (:func:`bo_robust.features.fewest_nodes`). A posterior warns when the features miss the kernel.
+    thumb: nodes > (side of the box / lengthscale)^2. Fitting may shorten the lengthscale, so leave a margin;
+    :class:`bo_robust.features.FourierFeatures` has examples. A posterior warns when the features miss the kernel.
 
     Args:
         nodes: Quadrature nodes per dimension, >= 1.
@@ -157,12 +157,12 @@ class _Fourier(FeatureModule):
     def prepare(self, covar_module: Kernel, symmetric: bool) -> None:
         lengthscale = _rbf(covar_module).lengthscale.detach().expand(self.dim).tolist()
         box = tuple((lower, upper) for lower, upper in self.bounds.mT.tolist())
-        error = FourierFeatures(tuple(lengthscale), self.nodes, box).sup_error(grid=65)
+        error = FourierFeatures(tuple(lengthscale), self.nodes, box).error_along_axis()
         if error > WARN_ERROR:
             warnings.warn(
                 f"{self.nodes} nodes per dimension are too few for lengthscales {lengthscale} on the box: the features "
-                f"miss the kernel by up to {error:.2g} of k(x, x), and the posterior with it. Raise `nodes` "
-                "(bo_robust.features.fewest_nodes says to what) or use NystromMap.",
+                f"miss the kernel by {error:.2g} of k(x, x), and the posterior with it. Raise `nodes`, or use "
+                "NystromMap.",
                 UserWarning,
                 stacklevel=2,
             )

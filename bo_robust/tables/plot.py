@@ -29,7 +29,7 @@ def plot(found: Suggestion, campaign: Campaign, path: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError('--plot draws with Matplotlib: pip install matplotlib.') from None
+        raise ImportError("--plot draws with Matplotlib: pip install matplotlib.") from None
     if found.model is None:
         raise TableError("there is no reading yet, so --plot draws nothing.")
     models: Any = getattr(found.model, "models", [found.model])

@@ -1,4 +1,4 @@
-"""Covariance functions k(x, x') on arm locations: two stationary ones, any GPyTorch kernel, and callbacks."""
+"""Covariance functions k(x, x') on arm locations: two stationary ones, and any GPyTorch kernel."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
-from bo_robust.utils.input_checks import check_finite, check_positive, is_number, quoted
+from bo_robust.utils.input_checks import check_positive, is_number, quoted
 from bo_robust.utils.linalg import on_cuda
 
 
@@ -182,41 +182,3 @@ class GPyTorchCovariance:
         """The matrix of k(x, x')."""
         with torch.no_grad():
             return self.kernel(X1, X2).to_dense()
-
-
-@dataclass(frozen=True)
-class CallbackCovariance:
-    """A covariance of n items that are known by number only: graphs, strings, rows of a table.
-
-    Args:
-        matrix: Takes the numbers of ``a`` items and of ``b`` items (long) and returns their covariances, ``a x b``. It
-            must be symmetric and positive semi-definite.
-        prior: k(i, i) of every item, ``n``.
-    """
-
-    matrix: Callable[[Tensor, Tensor], Tensor]
-    prior: Tensor
-
-    def diagonal(self, X: Tensor) -> Tensor:
-        """k(i, i) of the items numbered ``X``, ``... x 1``."""
-        return self.prior[X[..., 0]]
-
-    def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
-        """The matrix for items numbered ``... x n1 x 1`` and ``... x n2 x 1``.
-
-        ``ValueError`` if the callback returns NaN or another shape, dtype or device.
-        """
-        batch = torch.broadcast_shapes(X1.shape[:-2], X2.shape[:-2])
-        if batch:  # the callback knows no batches: one call per member
-            first, second = (X.expand(*batch, *X.shape[-2:]).flatten(0, -3) for X in (X1, X2))
-            return torch.stack([self(a, b) for a, b in zip(first, second, strict=True)]).unflatten(0, batch)
-        K, want = self.matrix(X1[:, 0], X2[:, 0]), (X1.shape[0], X2.shape[0])
-        if K.shape != want:
-            raise ValueError(f"the kernel callback must return {want[0]} x {want[1]} numbers, got {tuple(K.shape)}.")
-        if (K.dtype, K.device) != (self.prior.dtype, self.prior.device):
-            raise ValueError(
-                f"the kernel callback returned {K.dtype} on {K.device}, its diagonal is {self.prior.dtype} on "
-                f"{self.prior.device}; convert one."
-            )
-        check_finite("the matrix of the kernel callback", K)
-        return K

@@ -62,10 +62,6 @@ def observe_twice(algorithm):
         algorithm.observe(state, PULLS[:1], ONES[:1])
 
 
-def near(a, b):
-    return torch.exp(-(a.unsqueeze(1) - b).abs().double())
-
-
 def started(level=None):
     posterior = truncated.init(TABLE, ONES)
     if level is not None:
@@ -151,14 +147,6 @@ REFUSALS = [
     ("arms", lambda: ArmKernel.from_matrix(EYE, X.float())),
     ("arms", lambda: ArmKernel.from_matrix(EYE, X[:4])),
     ("kernel", lambda: arms.init(EYE, 0.1)),
-    ("matrix", lambda: ArmKernel.from_callback(EYE, ONE)),
-    *(("diagonal", lambda d=d: ArmKernel.from_callback(near, d)) for d in (ONE[:0], ONE.long(), ONE * math.inf, -ONE)),
-    ("callback", lambda: ArmKernel.from_callback(lambda a, b: near(a, b)[:, :-1], ONE)),
-    ("matrix", lambda: ArmKernel.from_callback(lambda a, b: near(a, b) * math.nan, ONE)),
-    ("callback", lambda: ArmKernel.from_callback(lambda a, b: near(a, b).float(), ONE)),
-    ("diagonal", lambda: ArmKernel.from_callback(lambda a, b: 2.0 * near(a, b), ONE)),
-    ("kernel matrix", lambda: ArmKernel.from_callback(lambda a, b: near(a, b) - 2.0 * (a.unsqueeze(1) != b), ONE)),
-    ("kernel matrix", lambda: ArmKernel.from_callback(lambda a, b: near(a, b) + a.unsqueeze(1), ONE)),
     # the start of a posterior, and its rounds
     *(
         ("noise_var", lambda v=v: noise_of_trials(ArmKernel.from_matrix(EYE), v, 2))

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from bo_robust.features import FourierFeatures, fewest_nodes
+from bo_robust.features import FourierFeatures
 from bo_robust.features.fourier import hermite_frequencies
 from bo_robust.features.leverage import theory_oversampling
 from bo_robust.features.nystrom import dictionary_root
@@ -28,10 +28,6 @@ REFUSALS = [
     *(("bounds", lambda b=b: fourier(bounds=b)) for b in ((), UNIT, "unit", (UNIT, (1.0, 1.0)), (UNIT, (0, math.inf)))),
     *(("X", lambda x=x: BOX(x)) for x in (X.numpy(), X.long(), X[:, 0], torch.cat([X, X], 1))),
     *(("bounds", lambda x=x: BOX(X + x)) for x in (-0.01, 0.01, math.nan, math.inf)),
-    ("grid", lambda: BOX.sup_error(1)),
-    *(("error", lambda e=e: fewest_nodes(0.5, (UNIT,), e)) for e in (0.0, 1.0, 1e-14, math.nan, 2.0)),
-    ("frequencies", lambda: fewest_nodes(0.1, (UNIT,) * 4, 1e-3)),
-    ("frequencies", lambda: fewest_nodes(1e-4, (UNIT,), 1e-3)),  # before a search for 10^8 nodes
     *(("nodes", lambda a=a: hermite_frequencies(*a)) for a in ((0, 1), (32, 4))),
     ("dim", lambda: hermite_frequencies(3, 0)),
     ("horizon", lambda: theory_oversampling(0, 0.1, 0.5)),

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import random
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,11 +24,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "bkb": {"noise_var": 0.01},
 }
 assert SETTINGS.keys() == METHODS.keys()
+NOISE = [random.Random(i).gauss(0.0, 1.0) for i in range(30)]
+RECIPES = recipes(5)  # one of which is held
 FIRST = drawn(8, (0.0, 1.0), (0.0, 1.0))
 
 
 def rounded(v):
     return float(f"{v:.2g}") if isinstance(v, float) else v
+
+
+def reading(x, row):
+    """What is written down of a recipe in this row of the table."""
+    return round((yields(x) + NOISE[row]) * (10.0 if row in RECIPES["wrong"] else 1.0), 1)
 
 
 def optuna_study(method="robust", directions=("maximize",), wrong=(), held=False, cut=None, **settings):  # noqa: PLR0915
@@ -44,17 +52,14 @@ def optuna_study(method="robust", directions=("maximize",), wrong=(), held=False
     }
     start = FIRST
     if held:
-        given = recipes(3)
-        start, wrong = given["start"], list(given["wrong"])
+        start = RECIPES["start"]
         ends = zip("xzk", (50.0, 1.0, 0.5), (110.0, 8.0, 2.5), strict=True)
         ranges = {name: optuna.distributions.FloatDistribution(low, high) for name, low, high in ends}
     signs = [1.0 if direction == "maximize" else -1.0 for direction in directions]
 
     def tell(trial, params):
         x = list(params.values())
-        value = yields(x) if held else hill(x)
-        if trial.number in wrong:
-            value = 10.0 * value if held else value + 40.0
+        value = reading(x, trial.number) if held else hill(x) + 40.0 * (trial.number in wrong)
         if cut is not None:
             trial.set_constraint("cut", cut - x[0])
         study.tell(trial, [signs[0] * value, *(sign * x[0] for sign in signs[1:])])
@@ -114,8 +119,7 @@ def ax_client(method="robust", objective="y", constraints=(), wrong=(), held=Fal
 
     parameters, start = [box("x", 0.0, 1.0), box("z", 0.0, 1.0)], [dict(zip("xz", x, strict=True)) for x in FIRST]
     if held:
-        given = recipes(3)
-        start, wrong = [dict(zip("xzk", x, strict=True)) for x in given["start"]], list(given["wrong"])
+        start = [dict(zip("xzk", x, strict=True)) for x in RECIPES["start"]]
         ends = zip("xzk", (50.0, 1.0, 0.5), (110.0, 8.0, 2.5), strict=True)
         parameters = [box(name, low, high) for name, low, high in ends]
     if kinds:
@@ -135,9 +139,8 @@ def ax_client(method="robust", objective="y", constraints=(), wrong=(), held=Fal
         if kinds:
             value = mixed([p["x"], p["k"], "abc".index(p["c"])])
         else:
-            value = yields(list(p.values())) if held else hill([p["x"], p["z"]])
-        if index in wrong:
-            value = 10.0 * value if held else value + 40.0
+            value = reading(list(p.values()), index) if held else hill([p["x"], p["z"]])
+        value += 40.0 * (index in wrong)
         client.complete_trial(trial_index=index, raw_data={"y": sign * value} | ({"g": p["x"]} if several else {}))
 
     for i, p in enumerate(start):
@@ -214,10 +217,7 @@ COMMANDS = {
     ),
     "held": lambda: command(
         ["T", "t", "c", "yield"],
-        [
-            [*x, round(yields(x) * (10.0 if i in recipes(3)["wrong"] else 1.0), 1)]
-            for i, x in enumerate(recipes(3)["start"])
-        ],
+        [[*x, reading(x, i)] for i, x in enumerate(RECIPES["start"])],
         *("--maximize", "yield"),
     ),
     "limits": lambda: command(CHEMISTRY, reactions(wrong=(4,)), "--maximize", "yield", "--limits", "0:100"),

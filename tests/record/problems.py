@@ -147,7 +147,7 @@ PROBLEMS = {
     "held": Problem(**recipes(3)),
     "held, another table": Problem(**recipes(5), options={"q": 2}),
     "held, with limits": Problem(**recipes(3), data={"outcome_limits": (0.0, 100.0)}),
-    "held, of a minimizer": Problem(**recipes(4), data={"maximize": False}),
+    "held, of a minimizer": Problem(**recipes(5) | {"outcomes": (lambda x: -yields(x),)}, data={"maximize": False}),
     "pending": Problem(square(), data={"X_pending": [[0.3, 0.6], [0.5, 0.5]]}),
     "failed": Problem(square(), data={"X_failed": [[0.3, 0.6], [0.32, 0.58], [0.9, 0.9]]}),
     "pending and failed, outlier": Problem(

@@ -5,14 +5,13 @@ Axes: ``s`` trials, ``n`` arms; ``t`` of the trials, where a function takes some
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.utils.covariance import CallbackCovariance, Covariance
+from bo_robust.utils.covariance import Covariance
 from bo_robust.utils.input_checks import (
     check_count,
     check_finite,
@@ -76,39 +75,6 @@ class ArmKernel:
             return cls.from_matrix(covariance(arms, arms), arms)
         check_finite("k(x, x)", diagonal)
         return cls(diagonal=diagonal, covariance=covariance, arms=arms)
-
-    @classmethod
-    def from_callback(cls, matrix: Callable[[Tensor, Tensor], Tensor], diagonal: Tensor) -> ArmKernel:
-        """From a function of the numbers of arms, for arms that are no vectors.
-
-        Args:
-            matrix: Takes arm numbers ``a`` and ``b`` (long, on the device of the diagonal) and returns ``a x b``
-                covariances. It is called as arms get pulled.
-            diagonal: k(i, i) >= 0 of all n arms, floating point.
-
-        Raises:
-            ValueError: if the callback returns NaN or another shape, dtype or device, differs from the diagonal, or is
-                not symmetric and positive semi-definite. Beyond MATRIX_MAX_ARMS arms only 256 of them are checked.
-        """
-        if not callable(matrix):
-            raise ValueError(f"matrix must be a function of two lists of arms, got {quoted(matrix)}.")
-        check_tensor("diagonal", diagonal, floating=False)
-        if diagonal.ndim != 1 or len(diagonal) == 0 or not diagonal.is_floating_point():
-            raise ValueError(f"diagonal must be n >= 1 floats, got {diagonal.dtype} of shape {tuple(diagonal.shape)}.")
-        check_finite("diagonal", diagonal)
-        if bool((diagonal < 0.0).any()):
-            raise ValueError("diagonal must be k(i, i) >= 0: no variance is negative.")
-        diagonal = diagonal.detach().clone()
-        covariance, n = CallbackCovariance(matrix, diagonal), len(diagonal)
-        arms = torch.arange(n, device=diagonal.device).unsqueeze(1)
-        # Evenly spaced arms, the first and the last included.
-        some = arms if n <= MATRIX_MAX_ARMS else arms[torch.arange(256, device=arms.device) * (n - 1) // 255]
-        K = covariance(some, some)
-        kernel = cls.from_matrix(K)
-        error = float((kernel.diagonal - covariance.diagonal(some)).abs().max())
-        if error > 1e-6 * max(float(diagonal.abs().max()), 1e-300):
-            raise ValueError(f"the kernel callback and its diagonal differ by up to {error:.3g}; give k(i, i).")
-        return kernel if n <= MATRIX_MAX_ARMS else cls(diagonal, covariance=covariance, arms=arms)
 
     @property
     def num_arms(self) -> int:

@@ -20,7 +20,7 @@ def plot_outliers(model: RobustGP, path: Path | str | None = None) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError('plot_outliers draws with matplotlib: pip install matplotlib.') from error
+        raise ImportError("plot_outliers draws with matplotlib: pip install matplotlib.") from error
     statistics = (model.inlier_mask, model.loo_zscore.abs(), model.loo_zscore_limit)
     inlier, residual, limit = (x.cpu().numpy() for x in statistics)
     rows, again = np.arange(len(inlier)), replication_candidates(model).cpu().numpy()
