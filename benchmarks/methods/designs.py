@@ -21,8 +21,8 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from benchmarks.problems.designs import DesignProblem
-from bo_robust.models import RobustGP, suggest_replicates
-from bo_robust.models.verdict import predict
+from bo_robust.models import RobustGP
+from bo_robust.proposals.core import SidedModel, recommendable, replicates
 from bo_robust.proposals.methods import METHODS
 
 
@@ -48,10 +48,6 @@ class BoTorchMethod(ABC):
     @abstractmethod
     def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
         """The fitted model of points ``n x d`` and observations ``n x 1``, given which are outliers (``n`` bool)."""
-
-    def first(self, model: Any, candidates: Tensor | None) -> Tensor | None:
-        """A point ``1 x d`` to measure before the acquisition is maximized, if there is one."""
-        return None
 
     def begin(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
         """The loop before any observation; ``outliers`` says which will be wrong."""
@@ -103,9 +99,6 @@ class Robust(BoTorchMethod):
         options = {name: getattr(self, name) for name in ("outlier_share", "outlier_density", "outcome_scale")}
         return fitted(RobustGP(X, Y, **options))
 
-    def first(self, model: Any, candidates: Tensor | None) -> Tensor | None:
-        return suggest_replicates(model, candidates=candidates) if self.replicates else None
-
 
 @dataclass(frozen=True, kw_only=True)
 class RelevancePursuit(BoTorchMethod):
@@ -145,27 +138,24 @@ class BoTorchLoop:
         self.model = None
 
     def ask(self) -> Tensor:
-        self._fit()
-        first = self.method.first(self.model, self.problem.candidates)
-        return self._maximized() if first is None else first[0]
+        again = replicates([self._fitted()], self.problem.candidates is not None)
+        point = next(again, None) if getattr(self.method, "replicates", False) else None
+        return self._maximized() if point is None else point
 
     def recommend(self) -> Tensor:
-        """The observed point of the best mean, of those that are ``recommendable`` where the model says so."""
-        self._fit()
-        mean = predict(self.model, self.X).mean
-        if hasattr(self.model, "recommendable"):
-            mean = mean.where(self.model.recommendable(), -math.inf)
-        return self.X[mean.argmax()]
+        """The observed point of the best mean, of those that may be recommended."""
+        fitted = self._fitted()
+        may = recommendable([fitted], self.X)
+        return self.X[fitted.predict(self.X).mean.where(may, -math.inf).argmax()]
 
     def flagged(self) -> np.ndarray:
-        self._fit()
-        inliers = getattr(self.model, "inlier_mask", None)  # which most models have not
-        return np.zeros(len(self.X), dtype=bool) if inliers is None else ~inliers.numpy()
+        return self._fitted().verdict.flagged.numpy()
 
-    def _fit(self) -> None:
+    def _fitted(self) -> SidedModel:
         if self.model is None:
             self._seed()
             self.model = self.method.model(self.X, self.Y, self.outliers[: len(self.X)]).eval()
+        return SidedModel(self.model, True, self.X)
 
     def _seed(self) -> None:
         torch.manual_seed(zlib.crc32(repr((self.problem.name, self.seed, len(self.X))).encode()))
