@@ -53,7 +53,7 @@ NOISE_FLOOR = 1e-6  # least noise variance that is learned; BoTorch's 1e-4 blurs
 _one_at_a_time = threading.RLock()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SidedModel:
     """A fitted model of one outcome, and which of its values are good.
 
