@@ -258,7 +258,8 @@ class _History:
         trials = [t for t in trials if all(_holds(t, *axis) for axis in search_space.items())]
         done = [t for t in trials if t.state == TrialState.COMPLETE and all(map(math.isfinite, t.values))]
         self.completed = sorted(done, key=lambda t: (t.datetime_complete, t.number))
-        rest = [t for t in trials if t not in done and t.state != TrialState.WAITING]
+        finished = {t.number for t in done}  # comparing trials would take a second from some thousands on
+        rest = [t for t in trials if t.number not in finished and t.state != TrialState.WAITING]
         self.X = self._rows(self.completed)
         self.running = self._rows([t for t in rest if t.state == TrialState.RUNNING])
         self.failed = self._rows([t for t in rest if t.state != TrialState.RUNNING])
