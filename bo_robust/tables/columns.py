@@ -56,7 +56,7 @@ class Column(ABC):
     Attributes:
         options: Options of the command that name columns of this kind, with what they say.
         ordered: Whether values have an order; those of ``grid`` are categories otherwise.
-        has_form: Whether its cells may look like dates, times of day or ranges, which are no numbers or categories.
+        has_form: Whether its cells have a form, such as that of dates, in which other kinds see rows or no values.
         span: The smallest and the largest value.
         observed: Whether this is a condition, which is not chosen.
     """
