@@ -11,8 +11,7 @@ from bo_robust.tables.campaign import Campaign
 from bo_robust.tables.cells import TableError
 from bo_robust.tables.columns import Column
 from bo_robust.tables.command import _parser, main
-from bo_robust.tables.kinds import KINDS
-from bo_robust.tables.numeric import Numeric
+from bo_robust.tables.kinds import KINDS, Numeric
 
 
 def minutes(cell):
@@ -35,7 +34,7 @@ class Duration(Column):
     def read(cls, name, cells, tables, options):
         for cell in cells:
             if not cls.recognizes(name, [cell.text], options):
-                raise cell.error("is no duration such as 1:30")
+                raise TableError(f"{cell.where}: {cell.text!r} is no duration such as 1:30.")
         seen = [minutes(cell.text) for cell in cells]
         return cls(name, (min(seen), max(seen)), name in options.conditions)
 
@@ -47,10 +46,6 @@ class Duration(Column):
 
     def on_grid(self, value):
         return float(round(value))
-
-    @property
-    def values(self):
-        return " to ".join(map(self.decode, self.span))
 
 
 @pytest.fixture
