@@ -230,7 +230,7 @@ class Campaign:
         if self.left_out:
             line += f" Left out: {'; '.join(f'{name} ({reason})' for name, reason in self.left_out.items())}."
         notes = [note for table in self.tables for note in table.notes]
-        looks = [note for column in self.columns for note in column.notes()]
+        looks = [note for column in self.columns for note in column.notes]
         return [line, *notes, *self.mixture, *looks, *self.notes, self.summary()]
 
     @property

@@ -1,4 +1,4 @@
-"""What all kinds of columns have in common: parameters and conditions, as the numbers that a search sees."""
+"""What all kinds of columns have in common: parameters and conditions, as numbers that a search sees."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
-from bo_robust.tables.cells import TableError
 from bo_robust.tables.table import Table
 
 
@@ -17,7 +16,7 @@ class ColumnOptions:
 
     parameters: Sequence[str] = ()
     ignored: Sequence[str] = ()
-    kinds: Mapping[str, str] = field(default_factory=dict)  # an option that a kind has, such as "integer"
+    kinds: Mapping[str, str] = field(default_factory=dict)  # an option of a kind, such as "integer"
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     steps: Mapping[str, float] = field(default_factory=dict)
@@ -32,31 +31,20 @@ class ColumnOptions:
 
 
 class Cell(NamedTuple):
-    """The text in a row of a column."""
+    """A cell that is not blank, and where it is."""
 
-    table: Table
-    row: int
-    column: str
     text: str
-
-    @property
-    def where(self) -> str:
-        return self.table.where(self.row, self.column)
-
-    def error(self, message: str) -> TableError:
-        return TableError(f"{self.where}: {self.text!r} {message}.")
+    where: str
 
 
 @dataclass(frozen=True)
 class Column(ABC):
-    """A parameter or a condition of some kind; what is said here holds for numbers of any value between two ends.
-
-    A kind is a class derived from this one, in :data:`bo_robust.tables.kinds.KINDS`.
+    """A parameter or a condition; a kind of column is a class derived from this one, and a row of ``kinds.KINDS``.
 
     Attributes:
-        options: Options of the command that name columns of this kind, with what they say.
-        ordered: Whether values have an order; those of ``grid`` are categories otherwise.
-        has_form: Whether its cells may look like dates, times of day or ranges, which are no numbers or categories.
+        options: Options of the command that name columns of this kind, with what they are.
+        ordered: Whether values have an order; if not, those of ``grid`` are categories.
+        has_form: Whether its cells have a form, such as that of dates, in which other kinds see rows or no values.
         span: The smallest and the largest value.
         observed: Whether this is a condition, which is not chosen.
     """
@@ -72,25 +60,20 @@ class Column(ABC):
     @classmethod
     @abstractmethod
     def recognizes(cls, name: str, cells: Sequence[str], options: ColumnOptions) -> bool:
-        """Whether these cells are of this kind, where the user does not say it."""
+        """Whether cells are of this kind, where the user does not say which they are."""
 
     @classmethod
     @abstractmethod
     def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Self:
-        """The column of the ``cells`` that are not blank; raises ``TableError`` where they are not of this kind."""
+        """The column of these cells; raises ``TableError`` where they are not of this kind."""
 
     @abstractmethod
     def codes(self, table: Table) -> list[float]:
-        """The cells as numbers, NaN where they are blank."""
+        """The numbers of all cells, NaN where they are blank."""
 
     @abstractmethod
     def decode(self, value: float) -> str:
         """A number as it is written in a cell."""
-
-    @property
-    @abstractmethod
-    def values(self) -> str:
-        """What the values are, in words."""
 
     @property
     def grid(self) -> list[float]:
@@ -101,8 +84,9 @@ class Column(ABC):
         """A number rounded to a step that is too fine for a grid."""
         return value
 
+    @property
     def notes(self) -> list[str]:
-        """What in its values needs a look."""
+        """Lines about values that need a look."""
         return []
 
     @property
@@ -110,14 +94,10 @@ class Column(ABC):
         return titled(self.name, self.unit)
 
     def __str__(self) -> str:
-        return f"{self.title} ({self.values})"
+        """The title, and what the values are."""
+        return f"{self.title} ({' to '.join(map(self.decode, self.span))})"
 
 
 def titled(name: str, unit: str) -> str:
     """Name and unit."""
     return name if not unit or unit in name else f"{name} [{unit}]"
-
-
-def some_of(values: Sequence[str]) -> str:
-    """The first values of a list."""
-    return ", ".join([*values[:3], "..."] if len(values) > 3 else values)

@@ -1,33 +1,183 @@
-"""The kinds of columns, and which one a column is."""
+"""The kinds of columns, and which of them a column is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from bo_robust.tables.categorical import Categorical
-from bo_robust.tables.cells import TableError, word
+from bo_robust.tables.cells import TableError, quantity, word, written
 from bo_robust.tables.columns import Cell, Column, ColumnOptions
-from bo_robust.tables.numeric import Numeric
 from bo_robust.tables.table import Table
 
-# A column is of the first kind that recognizes its cells, unless the user says which.
-KINDS: list[type[Column]] = [Categorical, Numeric]
+LEVELS = 3  # a column of so few values has levels of a plan, from which no step follows
+CHANCE = 0.05  # of values that are all multiples of a step by accident, above which the step is not taken for one
+MOST_STEPS = 4096  # of a column; wider ranges are continuous, and rounded in the end
+DIGITS = 1e5  # steps of a range, beyond which decimals are those of a computer
+FINEST = 12  # decimals up to which a step is looked for
 
 
 def column_of(name: str, tables: Sequence[Table], options: ColumnOptions) -> Column:
     """Recognize a column from its cells in all tables, and what the user says of it; raises ``TableError``."""
-    cells = [Cell(table, row, name, text) for table in tables for row, text in enumerate(table.cells(name))]
-    for cell in cells:
-        if not cell.text and name not in options.conditions:  # of what is pending, these are not known yet
+    places = [(table.where(i, name), text) for table in tables for i, text in enumerate(table.cells(name))]
+    for where, text in places:
+        if not text and name not in options.conditions:  # of what is pending, conditions are not known yet
             hint = f"every design needs a value; --ignore {word(name)} leaves the column out"
-            raise TableError(f"{cell.where} is blank: {hint}.")
-    filled = [cell for cell in cells if cell.text]
-    kind = kind_of(name, [*(cell.text for cell in filled), *options.levels.get(name, ())], options)
-    return kind.read(name, filled, tables, options)
+            raise TableError(f"{where} is blank: {hint}.")
+    cells = [Cell(text, where) for where, text in places if text]
+    kind = kind_of(name, [*(cell.text for cell in cells), *options.levels.get(name, ())], options)
+    return kind.read(name, cells, tables, options)
 
 
 def kind_of(name: str, cells: Sequence[str], options: ColumnOptions) -> type[Column]:
-    """The kind that the user names, or of which these cells are."""
-    if (said := options.kinds.get(name)) is not None:
-        return next(kind for kind in KINDS if said in kind.options)
-    return next(kind for kind in KINDS if kind.recognizes(name, cells, options))
+    """The kind that the user names, or else the first that recognizes the cells."""
+    said = options.kinds.get(name)
+    return next(k for k in KINDS if (said in k.options if said else k.recognizes(name, cells, options)))
+
+
+@dataclass(frozen=True)
+class Categorical(Column):
+    """Categories, which a search sees as places in their list."""
+
+    options: ClassVar[Mapping[str, str]] = {"categorical": "columns of categories"}
+    ordered: ClassVar[bool] = False
+    categories: tuple[str, ...] = ()
+
+    @classmethod
+    def recognizes(cls, name: str, cells: Sequence[str], options: ColumnOptions) -> bool:
+        return len(cells) > 0 and name not in options.bounds and all(written(cell) is None for cell in cells)
+
+    @classmethod
+    def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Categorical:
+        seen = {cell.text: cell for cell in reversed(cells)}
+        categories = tuple(options.levels.get(name) or sorted(seen))
+        for text, cell in reversed(seen.items()):
+            if text not in categories:
+                raise TableError(f"{cell.where}: {text!r} is not among --levels {name}; add it.")
+        return cls(name, (0.0, max(1.0, len(categories) - 1.0)), name in options.conditions, "", categories)
+
+    def codes(self, table: Table) -> list[float]:
+        return [float(self.categories.index(cell)) if cell else math.nan for cell in table.cells(self.name)]
+
+    def decode(self, value: float) -> str:
+        return "" if math.isnan(value) else self.categories[round(value)]
+
+    @property
+    def grid(self) -> list[float]:
+        return [float(k) for k in range(len(self.categories))]
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines about categories that differ in case, spaces or hyphens alone."""
+        alike: dict[str, list[str]] = {}
+        for category in self.categories:
+            alike.setdefault(re.sub(r"[\s_-]", "", category.casefold()), []).append(category)
+        groups = [group for group in alike.values() if len(group) > 1]
+        return [f"{self.name} has {' and '.join(g)}, taken for {len(g)} levels; write one if not." for g in groups]
+
+    def __str__(self) -> str:
+        return f"{self.title} ({_some_of(self.categories)})"
+
+
+@dataclass(frozen=True)
+class Numeric(Column):
+    """Numbers, on a grid where there is a step or a list of levels."""
+
+    options: ClassVar[Mapping[str, str]] = {
+        "integer": "columns of whole numbers",
+        "continuous": "columns of numbers that take any value, though all so far are whole or in steps",
+    }
+    step: float | None = None
+    levels: tuple[float, ...] = ()  # that the user lists
+    mark: str = "."
+
+    @classmethod
+    def recognizes(cls, name: str, cells: Sequence[str], options: ColumnOptions) -> bool:
+        return True
+
+    @classmethod
+    def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Numeric:
+        number = next((cell.text for cell in cells if written(cell.text) is not None), "")
+        for text, where in cells:
+            if written(text) is None:
+                but = f", but {number!r} may be one" if number else ""
+                hint = f"correct one of them, or name the column with --categorical {word(name)}"
+                raise TableError(f"{where}: {text!r} is no number{but}; {hint}.")
+        units = {table.unit(name) for table in tables if any(table.cells(name))} - {""}
+        if len(units) > 1:
+            raise TableError(f"column {name!r} has the units {' and '.join(sorted(units))}; write one in both files.")
+        kind, values = options.kinds.get(name), [v for table in tables for v in table.values(name) if v is not None]
+        for (text, where), value in zip(cells, values, strict=True):
+            if kind == "integer" and not value.is_integer():
+                raise TableError(f"{where}: {text!r} is no whole number, as --integer says.")
+        levels = tuple(sorted(map(quantity, options.levels.get(name, ()))))
+        ends = levels or values or (0.0,)
+        low, high = options.bounds.get(name, (min(ends), max(ends)))
+        if beyond := [level for level in levels if not low <= level <= high]:
+            raise TableError(f"--levels {name}={beyond[0]:g} lies beyond --bounds {name}={low:g}:{high:g}; widen them.")
+        step = options.steps.get(name, {"integer": 1.0, "continuous": None}.get(kind or "", _step(values)))
+        unit, observed = next(iter(units), ""), name in options.conditions
+        return cls(name, (low, high), observed, unit, step, levels, tables[0].mark)
+
+    def codes(self, table: Table) -> list[float]:
+        return [math.nan if value is None else value for value in table.values(self.name)]
+
+    def decode(self, value: float) -> str:
+        if math.isnan(value):
+            return ""
+        if self.step is not None and self.step >= 1.0 and float(self.step).is_integer() and value.is_integer():
+            return str(int(value))
+        return f"{value:.6g}".replace(".", self.mark)
+
+    @property
+    def grid(self) -> list[float]:
+        if self.levels:
+            return list(self.levels)
+        if self.step is None or self.observed or (self.span[1] - self.span[0]) / self.step >= MOST_STEPS:
+            return []
+        low, high = (end / self.step for end in self.span)
+        return [_rounded(k * self.step) for k in range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)]
+
+    def on_grid(self, value: float) -> float:
+        if self.step is None or self.grid or self.observed or math.isnan(value):
+            return value
+        return _rounded(round(value / self.step) * self.step)
+
+    def __str__(self) -> str:
+        step = "" if self.step is None else ", whole" if self.step == 1.0 else f", in steps of {self.step:g}"
+        values = f"{self.span[0]:g} to {self.span[1]:g}{step}".replace(".", self.mark)
+        if self.levels:
+            values = _some_of([self.decode(level) for level in self.levels])
+        elif self.observed and self.span == (0.0, 0.0):
+            values = "not seen yet"
+        return f"{self.title} ({values})"
+
+
+KINDS: list[type[Column]] = [Categorical, Numeric]  # a column is of the first that recognizes its cells
+
+
+def _some_of(values: Sequence[str]) -> str:
+    return ", ".join([*values[:3], "..."] if len(values) > 3 else values)
+
+
+def _step(values: Sequence[float]) -> float | None:
+    """The largest step of 1, 2 or 5 by a power of ten that has all values as multiples beyond chance, or the finest."""
+    distinct = set(values)
+    decimals = (k for k in range(FINEST) if all(_whole(v * 10.0**k) for v in distinct))
+    if len(distinct) < 2 or (k := next(decimals, None)) is None:
+        return None
+    shared = math.gcd(*(round(v * 10.0**k) for v in distinct))
+    steps = [f * 10**e for e in range(len(str(shared))) for f in (1, 2, 5) if shared % (f * 10**e) == 0]
+    sure = [s for s in steps if len(distinct) > LEVELS and s ** -len(distinct) < CHANCE]
+    step = _rounded(max(sure, default=1) / 10.0**k)
+    return None if step < 1.0 and max(distinct) - min(distinct) > DIGITS * step else step
+
+
+def _whole(value: float) -> bool:
+    return abs(value - round(value)) <= 1e-6
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.12g}")

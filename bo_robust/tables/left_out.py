@@ -58,7 +58,7 @@ def _reason(name: str, results: Table, listed: Table | None, outcomes: Sequence[
         (_is_blank_where_pending(results, name, outcomes, words), f"blank where {outcomes[0]} is, so an outcome"),
         (2 * len(filled) < len(cells), "blank in most rows"),
         (_repeats(results, name, outcomes), f"nearly the same as {outcomes[0]}, so readings of it"),
-        (all(_names_rows(table, name) for table in tables), "a text of its own in most rows"),
+        (free and all(_names_rows(table, name) for table in tables), "a text of its own in most rows"),
         (listed is None and len(set(cells)) == 1 and len(cells) > 1, "one value only"),
     )
     return next((reason for holds, reason in rules if holds), None)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.utils.sampling import sample_polytope
 
 from bo_robust.acquisition.exclusion import WhereTrialsSucceed
 from bo_robust.models import RobustGP, suggest_replicates
@@ -36,6 +37,17 @@ def explore(X, rounds, outcome=f, **options):
     return X
 
 
+@pytest.fixture
+def short_walks(monkeypatch):
+    """Random designs under constraints after a walk of 100 steps, not of 10,000."""
+
+    def walk(*args, n0, **options):
+        return sample_polytope(*args, n0=min(n0, 100), **options)
+
+    monkeypatch.setattr("botorch.utils.sampling.sample_polytope", walk)
+
+
+@pytest.mark.usefixtures("short_walks")
 def test_what_breaks_the_constraints_is_not_to_be_improved_on():
     """The best readings lie beyond the constraint: were they to be improved on, no design would look better."""
     rng = np.random.default_rng(0)
@@ -473,6 +485,15 @@ def test_data_and_a_space_are_what_their_fields_are():
         suggest(Data(X, f(X)), maximize=False, bounds=BOX)
 
 
+def test_a_constraint_may_have_one_column():
+    space = Space(bounds=BOX, inequality_constraints=[([1], [-1.0], 0.5)])
+    assert SearchSpace.from_space(space, []).feasible(torch.tensor([[1.0, -0.6], [1.0, -0.4]])).tolist() == [
+        True,
+        False,
+    ]
+
+
+@pytest.mark.usefixtures("short_walks")
 def test_sums_and_inequalities_are_kept_on_a_box_steps_and_a_finite_space():
     X = torch.tensor([[46, 16, 38], [26, 48, 26], [28, 59, 13], [54, 42, 4], [40, 0, 60], [31, 48, 21.0]])
     Y = -((X - torch.tensor([40.0, 35.0, 25.0])) ** 2).sum(-1)
