@@ -22,5 +22,6 @@ def stored():
 def test_a_scenario_gives_what_is_stored(name, stored):
     """To the bit on the machine and versions of the record, elsewhere within the tolerances."""
     assert name in stored["scenarios"], "it is not stored; see python -m tests.record"
-    found = differences(stored["scenarios"][name], compute(SCENARIOS[name]), exact=place() == stored["place"])
+    exact = place() == stored["place"]
+    found = differences(stored["scenarios"][name], compute(SCENARIOS[name]), exact, where=name)
     assert not found, "\n".join([f"{len(found)} values differ", *found[:8]])

@@ -11,8 +11,8 @@ import numpy
 import scipy
 import torch
 
-RTOL = 1e-9  # of what is computed
-FOUND = 1e-4  # of what an optimizer finds: its path is another one on another machine
+RTOL = 1e-9  # of the statistics of a model
+FOUND = 1e-4  # of rounds, where one optimizer after another rounds otherwise on another machine
 PACKAGES = (torch, botorch, gpytorch, scipy, numpy)
 
 
@@ -38,14 +38,14 @@ def place() -> dict[str, str]:
     return {"processor": ", ".join(sorted(models)) or platform.processor(), **versions}
 
 
-def differences(stored: Any, found: Any, exact: bool, where: str = "") -> list[str]:
-    """Where two records differ: by a bit if ``exact``, otherwise beyond the tolerances."""
+def differences(stored: Any, found: Any, exact: bool, where: str) -> list[str]:
+    """Where two records of the scenario ``where`` differ: by a bit if ``exact``, otherwise beyond the tolerances."""
     if isinstance(stored, dict) and isinstance(found, dict) and stored.keys() == found.keys():
         return [line for key in stored for line in differences(stored[key], found[key], exact, f"{where}/{key}")]
     if isinstance(stored, list) and isinstance(found, list) and len(stored) == len(found):
         pairs = enumerate(zip(stored, found, strict=True))
         return [line for i, pair in pairs for line in differences(*pair, exact, f"{where}[{i}]")]
-    if stored == found or (not exact and _close(stored, found, RTOL if "/statistics/" in where else FOUND)):
+    if stored == found or (not exact and _close(stored, found, RTOL if where.startswith("statistics") else FOUND)):
         return []
     return [f"{where}: {_shown(stored)} is now {_shown(found)}"]
 
