@@ -368,9 +368,9 @@ def test_a_curve_along_a_part_of_a_mixture_keeps_the_sum():
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ([], 0, "usage: bo-robust COMMAND"),
+        ([], 0, "usage: bo-robust suggest FILE"),
         (["--help"], 0, "\n  suggest  what to measure next"),
-        (["sugest"], 2, "there is no command 'sugest'; did you mean suggest?"),
+        (["sugest"], 2, "there is no command 'sugest'; there is suggest."),
     ],
 )
 def test_the_program_names_its_commands(arguments, code, said, monkeypatch, capsys):
