@@ -23,8 +23,9 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
-from bo_robust.proposals.inputs import Data, Search, Space
+from bo_robust.proposals.inputs import Search, Space
 from bo_robust.proposals.methods import DEFAULT, choose
+from bo_robust.proposals.outcomes import Data
 from bo_robust.proposals.space import MOST_POINTS
 from bo_robust.proposals.suggest import Suggestion, suggest
 from bo_robust.utils.input_checks import check_count, quoted

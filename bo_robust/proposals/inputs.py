@@ -1,10 +1,10 @@
-"""The arguments of :func:`bo_robust.suggest`: the designs there are, and what was measured."""
+"""The arguments of :func:`bo_robust.suggest`: the designs that there are, and how they are searched for."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,9 +14,8 @@ from torch import Tensor
 
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.linalg import device_named
-from bo_robust.utils.specs import nearest
 
-__all__ = ["Data", "Search", "Space"]
+__all__ = ["Search", "Space"]
 
 Constraint = tuple[list[int], list[float], float]  # columns, coefficients and right-hand side, as in BoTorch
 ROUNDING = 1e-9  # of the range of a column, by which a value may lie beyond its ends
@@ -149,30 +148,6 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Data:
-    """What was measured, is under way, or failed; units do not matter.
-
-    Attributes:
-        X: ``n x d`` designs measured, n >= 0, in the order of measurement.
-        Y: ``n`` or ``n x m`` observations of m objectives, finite.
-        maximize: Whether large observations are good; one value, or one per objective.
-        constraints: ``n x k`` observations of constraints, which hold where they are at most 0; NaN where not measured.
-        outcome_limits: Smallest and largest possible observation, such as (0, 100) of a yield; either may be None. One
-            pair, or one (or None) per objective. An observation beyond them is flagged, and nothing beyond is expected.
-        X_pending: ``p x d`` designs under way. They are not suggested again, as if they were measured.
-        X_failed: ``f x d`` designs whose measurement failed; their neighborhood is avoided where failure is likely.
-    """
-
-    X: Any = ()
-    Y: Any = ()
-    maximize: bool | Sequence[bool] = True
-    constraints: Any = None
-    outcome_limits: Any = None
-    X_pending: Any = None
-    X_failed: Any = None
-
-
-@dataclass(frozen=True)
 class Search:
     """How designs are searched for; see :func:`bo_robust.suggest`. Raises ``ValueError`` where an argument is wrong."""
 
@@ -189,18 +164,6 @@ class Search:
         if self.repeats not in ("never", "if noisy"):
             raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(self.repeats)}.")
         device_named(self.device)
-
-
-def from_arguments(X: Any, Y: Any, space: Space | None, more: Mapping[str, Any]) -> tuple[Data, Space]:
-    """The data and the space of a call, whose fields may be arguments; raises ``TypeError`` where they do not fit."""
-    names = {kind: [one.name for one in fields(kind)] for kind in (Data, Space)}
-    every = names[Data] + names[Space]
-    if unknown := [name for name in more if name not in every]:
-        raise TypeError(f"suggest has no argument {unknown[0]!r}; {nearest(unknown[0], every)}.")
-    data_fields, described = ({name: more[name] for name in names[kind] if name in more} for kind in (Data, Space))
-    if (isinstance(X, Data) and (data_fields or Y is not None)) or (space is not None and described):
-        raise TypeError("give Data or its fields, and Space or its fields, not both of one.")
-    return X if isinstance(X, Data) else Data(X, Y, **data_fields), Space(**described) if space is None else space
 
 
 def rows_of(name: str, x: Any, d: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Readings of objectives and constraints, as the models of :func:`bo_robust.suggest` take them."""
+"""What was measured, as :func:`bo_robust.suggest` gets it, and as its models take it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,36 @@ from torch import Tensor
 
 from bo_robust.models.reward_units import robust_units
 from bo_robust.models.training_data import checked_limits
-from bo_robust.proposals.inputs import Data, numbers
+from bo_robust.proposals.inputs import numbers
 from bo_robust.utils.input_checks import outside_package, quoted
 
 Limits = tuple[float | None, float | None]
 LARGEST = 1e8  # limit of |y| in robust standard deviations, as models square it
 FAR = 100.0  # a value so many ranges of all others away from them stands for failures, if several designs have it
+
+
+@dataclass(frozen=True)
+class Data:
+    """What was measured, is under way, or failed; units do not matter.
+
+    Attributes:
+        X: ``n x d`` designs measured, n >= 0, in the order of measurement.
+        Y: ``n`` or ``n x m`` observations of m objectives, finite.
+        maximize: Whether large observations are good; one value, or one per objective.
+        constraints: ``n x k`` observations of constraints, which hold where they are at most 0; NaN where not measured.
+        outcome_limits: Smallest and largest possible observation, such as (0, 100) of a yield; either may be None. One
+            pair, or one (or None) per objective. An observation beyond them is flagged, and nothing beyond is expected.
+        X_pending: ``p x d`` designs under way. They are not suggested again, as if they were measured.
+        X_failed: ``f x d`` designs whose measurement failed; their neighborhood is avoided where failure is likely.
+    """
+
+    X: Any = ()
+    Y: Any = ()
+    maximize: bool | Sequence[bool] = True
+    constraints: Any = None
+    outcome_limits: Any = None
+    X_pending: Any = None
+    X_failed: Any = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Nothing is kept between calls: a suggestion is a function of its arguments.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -16,10 +16,11 @@ from torch import Tensor
 
 from bo_robust.proposals.conditions import encoded_space
 from bo_robust.proposals.core import Problem, Recommendation, expected, fit, propose, recommend
-from bo_robust.proposals.inputs import Data, Search, Space, from_arguments
+from bo_robust.proposals.inputs import Search, Space
 from bo_robust.proposals.methods import DEFAULT, METHODS, Choice, choose
-from bo_robust.proposals.outcomes import Outputs
+from bo_robust.proposals.outcomes import Data, Outputs
 from bo_robust.utils.input_checks import check_count
+from bo_robust.utils.specs import nearest
 
 __all__ = ["Data", "Space", "Suggestion", "suggest"]
 
@@ -111,7 +112,7 @@ def suggest(
     """
     check_count(0, q=q, seed=seed)
     how = Search(num_initial, repeats, restarts, raw_samples, device)
-    data, asked = from_arguments(X, Y, space, described)
+    data, asked = _from_arguments(X, Y, space, described)
     encoded = encoded_space(asked, data.X, method)
     X, pending, failed = (encoded.rows(name, getattr(data, name)) for name in ("X", "X_pending", "X_failed"))
     trial = len(X) + len(pending) + len(failed) if trial is None else trial
@@ -130,6 +131,18 @@ def suggest(
         return Suggestion(chosen, again, exhausted, none, none, nothing, *Recommendation(), None)
     outliers, held = fitted.outliers.cpu(), fitted.held.cpu()
     return Suggestion(chosen, again, exhausted, outliers, held, expected(fitted), *recommend(fitted), fitted.model)
+
+
+def _from_arguments(X: Any, Y: Any, space: Space | None, more: Mapping[str, Any]) -> tuple[Data, Space]:
+    """The data and the space of a call, whose fields may be arguments; raises ``TypeError`` where they do not fit."""
+    names = {kind: [one.name for one in fields(kind)] for kind in (Data, Space)}
+    every = names[Data] + names[Space]
+    if unknown := [name for name in more if name not in every]:
+        raise TypeError(f"suggest has no argument {unknown[0]!r}; {nearest(unknown[0], every)}.")
+    data_fields, described = ({name: more[name] for name in names[kind] if name in more} for kind in (Data, Space))
+    if (isinstance(X, Data) and (data_fields or Y is not None)) or (space is not None and described):
+        raise TypeError("give Data or its fields, and Space or its fields, not both of one.")
+    return X if isinstance(X, Data) else Data(X, Y, **data_fields), Space(**described) if space is None else space
 
 
 def _check_method(method: str, choice: Choice, data: Data, space: Space, outputs: Outputs) -> None:

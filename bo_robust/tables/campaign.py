@@ -13,7 +13,8 @@ import numpy as np
 from bo_robust.acquisition.pending import MOST_PENDING
 from bo_robust.proposals.conditions import encoded_space
 from bo_robust.proposals.constraints import WEIGHED
-from bo_robust.proposals.inputs import Data, Space, numbers
+from bo_robust.proposals.inputs import Space, numbers
+from bo_robust.proposals.outcomes import Data
 from bo_robust.proposals.space import among
 from bo_robust.tables.cells import FAILED, TableError, advice, is_pending, word, written
 from bo_robust.tables.columns import ColumnOptions, titled
