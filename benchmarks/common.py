@@ -6,17 +6,18 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.keys import ROOT
-from benchmarks.machine import commit, processor
+from benchmarks.keys import LIBRARIES, ROOT
 
 __all__ = ["ROOT", "environment", "options", "report", "report_environment"]
 
@@ -106,7 +107,7 @@ def environment() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "versions": {name: metadata.version(name) for name in ("torch", "botorch", "gpytorch", "numpy")},
+        "versions": {name: metadata.version(name) for name in LIBRARIES},
         "git": commit(),
     }
 
@@ -114,3 +115,22 @@ def environment() -> dict[str, Any]:
 def _module() -> list[str]:
     spec = sys.modules["__main__"].__spec__
     return [spec.name.removesuffix(".__main__")] if spec else [sys.argv[0]]
+
+
+def processor() -> str:
+    """The model of the CPU. On Linux ``platform.processor()`` is empty or the architecture only."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def commit() -> str | None:
+    """The revision of the checkout; None outside one."""
+    if not (ROOT / ".git").exists():
+        return None
+    command = ["git", "-C", os.fspath(ROOT), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

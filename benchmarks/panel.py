@@ -76,21 +76,13 @@ class Panel(ABC):
             del others[name]
         return [type(self).__name__, others, self.methods[label], trials]
 
-    def pays_on_cuda(self) -> bool:
-        """Whether CUDA, where it is there, is the faster device."""
-        return False
-
     @abstractmethod
     def run(self, label: str, trials: range, device: torch.device) -> tuple[pd.DataFrame, dict[str, Any]]:
-        """Run a method: traces, a row a trial and round, and metadata, among them ``seconds`` and ``notes``."""
-
-    def join(self, jobs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Metadata of all trials of a method, from those of its jobs, in order."""
-        return jobs[0] | {"seconds": sum(of["seconds"] for of in jobs)}
+        """Run a method: traces, a row a trial and round, and metadata: ``seconds``, ``notes`` and other plain data."""
 
     @abstractmethod
     def summary(self, rows: Mapping[str, pd.DataFrame], metadata: Metadata) -> Summary:
-        """The numbers of the panel from the traces and the joined metadata of its methods, by label."""
+        """The numbers of the panel from the traces and metadata of its methods, by label."""
 
     @abstractmethod
     def draw(self, traces: pd.DataFrame, axes: Sequence[Axes]) -> None:

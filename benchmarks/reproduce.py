@@ -152,7 +152,8 @@ class Runs:
                 values = [of(trial) for _, trial in rows.groupby("trial", sort=True)]
                 regrets.setdefault(measure, {}).setdefault(str(panel), {})[str(method)] = values
         minutes = json.loads(folder.with_suffix(".json").read_text()) / 60.0
-        about = {"revision": str(summary["commit"])[:7], "date": summary["date"][:10], "minutes": round(minutes, 1)}
+        ran = summary["environment"]
+        about = {"revision": str(ran["git"])[:7], "date": ran["date"][:10], "minutes": round(minutes, 1)}
         return about | {"folder": str(folder), "regrets": regrets}
 
     def rows(self) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ import pandas as pd
 import torch
 
 from benchmarks import keys
-from benchmarks.machine import environment
+from benchmarks.common import environment
 from benchmarks.panel import Panel
 from benchmarks.pictures import draw_panel, file_name
 from benchmarks.report import print_report, summarize
@@ -62,7 +62,7 @@ def main(panels: Sequence[Panel], arguments: Sequence[str] | None = None) -> Non
     parser.add_argument("--trials", type=int, help="of every panel")
     parser.add_argument("--rounds", type=int, help="of every panel")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="panels, methods, or both")
-    parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:N, or auto, by the number of arms and trials")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N, over arms and conditions")
     parser.add_argument("--jobs", type=int, help="processes side by side; by default one, or all of a cluster")
     parser.add_argument("--backend", choices=BACKENDS, default="loky", help="ray and dask are for several machines")
     parser.add_argument("--out", type=Path, default=Path("results") / name, help="the folder (default: %(default)s)")
@@ -94,7 +94,7 @@ def _with_methods(panel: Panel, labels: Sequence[str]) -> Panel:
 
 
 def run(
-    panels: Sequence[Panel], folder: Path, *, device: str = "auto", jobs: int | None = None, backend: str = "loky"
+    panels: Sequence[Panel], folder: Path, *, device: str = "cpu", jobs: int | None = None, backend: str = "loky"
 ) -> dict[str, Any]:
     """Run panels into a folder, print the report, and return the summary.
 
@@ -103,9 +103,6 @@ def run(
     """
     if len({panel.name for panel in panels}) < len(panels):
         raise ValueError("panels need different names.")
-    if device == "auto":
-        pays = torch.cuda.is_available() and any(panel.pays_on_cuda() for panel in panels)
-        device = "cuda" if pays else "cpu"
     torch.set_num_threads(1)
     made = [panel.made(device_named(device)) for panel in panels]
     todo = jobs_of(made, folder, device)
@@ -188,7 +185,7 @@ def _finish(panels: Sequence[Panel], jobs: Sequence[Job], device: str) -> tuple[
         by_label: dict[str, list[pd.DataFrame]] = {label: [] for label in panel.labels}
         for job in (next(left) for _ in range(len(panel.parts()) * len(panel.labels))):
             by_label[job.label].append(pd.read_parquet(job.file))
-        metadata = {label: panel.join([cast(Any, frame.attrs) for frame in of]) for label, of in by_label.items()}
+        metadata = {label: _metadata([cast(Any, frame.attrs) for frame in of]) for label, of in by_label.items()}
         rows = {label: _joined(of) for label, of in by_label.items()}
         for label, frame in rows.items():
             frame.insert(0, "method", label)
@@ -200,9 +197,14 @@ def _finish(panels: Sequence[Panel], jobs: Sequence[Job], device: str) -> tuple[
         }
         pictures[file_name(i, panel.name)] = draw_panel(panel, pd.concat(frames[-len(rows) :], ignore_index=True))
     traces = _joined(frames).astype({"panel": "category", "method": "category"})
-    summary = {"panels": summaries, "settings": settings, "code": keys.code(), **environment(device)}
+    summary = {"panels": summaries, "settings": settings, "device": device, "environment": environment()}
     content = (json.dumps(summary, indent=2, allow_nan=False) + "\n").encode()
     return summary, {"traces.parquet": traces.to_parquet(compression="zstd"), **pictures, "summary.json": content}
+
+
+def _metadata(jobs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Metadata of all jobs of a method: those of the first, and the sum of the seconds."""
+    return jobs[0] | {"seconds": sum(of["seconds"] for of in jobs)}
 
 
 def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -6,7 +6,7 @@ TESTS = [
     "tests/contract",
     "tests/features",
     "tests/models/test_feature_gp.py",
-    "tests/experiments/problems/conditions",
+    "tests/benchmarks/problems/conditions",
     "tests/ops/test_checked.py",
     "tests/ops/test_inverse_root.py",
     "tests/ops/test_weighted_quantile.py",

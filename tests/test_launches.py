@@ -9,11 +9,12 @@ from botorch.models import SingleTaskGP
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.methods.published import LogWidth
 from bo_robust.bandits import ATAGPUCB, BBKB, GPUCB
 from bo_robust.bandits.captured import captured_rounds
 from bo_robust.bandits.posteriors import arm_kernel
 from bo_robust.bandits.posteriors.arms import ArmKernel
-from bo_robust.confidence import ConstantWidth, LogWidth
+from bo_robust.confidence import ConstantWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.models import CandidateEnsemble, candidate_grid, marginal_moments

@@ -9,7 +9,6 @@ ends. On CUDA, blocks of rounds are replayed as one graph (:mod:`bo_robust.bandi
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -33,8 +32,6 @@ from bo_robust.bandits import ArmAlgorithm, Selection, State
 from bo_robust.bandits.captured import Capture, captured_rounds
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.candidates import candidate_kernel
-from bo_robust.confidence.base import is_open, sized
-from bo_robust.confidence.truncation import Truncation
 from bo_robust.utils.linalg import row_argmax
 from bo_robust.utils.random import stream
 
@@ -47,9 +44,6 @@ DRAWN = 200  # points of a curve on a logarithmic axis
 # An arm is reported when more than half of its rewards, and at least this many, were truncated: one such reward of an
 # arm pulled once says nothing.
 MIN_TRUNCATED = 3
-# Trials times arms from which a round takes less time on an H100 than on a core beside it: one trial of 4,000 arms took
-# 2.1 times as long, one of 16,000 half of it.
-CUDA_PAYS = 10_000
 
 
 @dataclass(frozen=True)
@@ -103,11 +97,8 @@ class ArmsPanel(Panel):
     def parts(self) -> list[range]:
         return [range(self.trials)]
 
-    def pays_on_cuda(self) -> bool:
-        return self.trials * self.built(range(1), torch.device("cpu")).num_arms >= CUDA_PAYS
-
     def run(self, label: str, trials: range, device: torch.device) -> tuple[pd.DataFrame, dict[str, Any]]:
-        """As the base class; metadata are also the final truncation ``level``, ``arm_names`` and ``eliminations``."""
+        """As the base class; metadata are also ``arm_names`` and ``eliminations``."""
         algorithm, problem = self.methods[label], self.built(trials, device)
         traces = Traces(self.rounds, problem, dictionary="dictionary" in algorithm.records)
         state = start_state(algorithm, problem, self.rounds)
@@ -120,9 +111,8 @@ class ArmsPanel(Panel):
             "notes": problem.notes,
             "baseline": algorithm.is_baseline,
             "anew": algorithm.truncates_anew,
-            "level": _final_level(getattr(algorithm, "truncation", None), self.rounds, state),
             "arm_names": list(problem.arm_names),
-            "eliminations": eliminations.elimination_record(algorithm, state, problem, trials),
+            "eliminations": eliminations.counted(algorithm, state, problem),
         }
         return traces.frame(problem, trials), metadata
 
@@ -146,17 +136,17 @@ class ArmsPanel(Panel):
                 "first_failed": failed.iloc[0].tolist() if len(failed) else None,
                 "seconds": metadata[label]["seconds"],
                 "dictionary": _dictionary(frame),
-                "eliminations": eliminations.summarize(metadata[label]["eliminations"], self.trials),
+                "eliminations": metadata[label]["eliminations"],
             }
         average, baselines = measures["average_regret"], [label for label in rows if metadata[label]["baseline"]]
         gaps = [(a, difference(average[a], average[b])) for a in average if a not in baselines for b in baselines]
         no_better = [a for a, gap in gaps if not (gap["significant"] and gap["mean"] < 0)]
         warned: list[str] = []
         for label, frame in rows.items():
-            truncation = _truncation_warning(label, frame, metadata[label])
+            truncation = _truncation_warning(label, frame, metadata[label]["anew"], metadata[label]["arm_names"])
             warned += [truncation] if truncation else []
         for label, numbers in methods.items():
-            warned += eliminations.warnings_of(label, numbers["eliminations"], DELTA)
+            warned += eliminations.warnings_of(label, numbers["eliminations"])
         others = {"no_better_than_random": no_better, "warnings": warned}
         return Summary(methods, measures, others)
 
@@ -197,15 +187,6 @@ class ArmsPanel(Panel):
         return lines
 
 
-def _final_level(truncation: Truncation | None, horizon: int, state: State) -> float | None:
-    """b_T, the mean over trials where it depends on the dictionary; None where it is infinite, which JSON is not."""
-    if truncation is None:
-        return None
-    level = sized(truncation, state.posterior.size)(horizon) if is_open(truncation) else truncation(horizon)
-    mean = float(torch.as_tensor(level).mean())
-    return None if math.isinf(mean) else mean
-
-
 def _dictionary(frame: pd.DataFrame) -> list[float] | None:
     """Mean size at the end, and mean over all rounds of the size over the effective dimension; None without one."""
     if "dictionary_size" not in frame or bool(frame["dictionary_size"].isna().all()):
@@ -215,34 +196,25 @@ def _dictionary(frame: pd.DataFrame) -> list[float] | None:
     return [float(last["dictionary_size"].mean()), float(ratio.mean())]
 
 
-def _truncation_warning(label: str, rows: pd.DataFrame, metadata: Mapping[str, Any]) -> str | None:
+def _truncation_warning(label: str, rows: pd.DataFrame, anew: bool, names: Sequence[str]) -> str | None:
     """Warn if more than half of the rewards of an arm, or of all, were truncated.
 
-    Algorithms that truncate all rewards anew each round may restore them later: a warning then needs more than half
+    Algorithms that truncate all rewards ``anew`` each round may restore them later: a warning then needs more than half
     of all rewards to be truncated in their own round.
     """
-    share = float(rows["truncated"].mean())
-    if metadata["anew"]:
-        if share <= 0.5:
-            return None
-        return (
-            f"{label}: {100 * share:.3g} % of all rewards lost more than half of their weight in their own "
-            f"round. Final b_t = {metadata['level']:.3g} (for u y with |u| <= 1), median |reward| = "
-            f"{float(rows['reward'].abs().median()):.3g}: v (moment_bound) is too small for these rewards."
-        )
-    by_arm = rows.groupby("arm")["truncated"]
+    share, by_arm = float(rows["truncated"].mean()), rows.groupby("arm")["truncated"]
     truncated, pulls = by_arm.sum(), by_arm.size()
-    most = truncated[(truncated > 0.5 * pulls) & (truncated >= (MIN_TRUNCATED if share <= 0.5 else 0))]
-    if most.empty:
+    most = truncated[(truncated > 0.5 * pulls) & (truncated >= MIN_TRUNCATED)]
+    if share <= 0.5 and (anew or most.empty):
         return None
-    arm = int(most.index.to_numpy()[most.to_numpy().argmax()])
-    arm_name = metadata["arm_names"][arm] if metadata["arm_names"] else str(arm)
-    scale = float(rows.loc[rows["arm"] == arm, "reward"].abs().median())
+    where = ""
+    if not most.empty:
+        arm = int(most.index.to_numpy()[most.to_numpy().argmax()])
+        name = names[arm] if names else arm
+        where = f", and more than half of those of {len(most)} arms, most of arm {name}, {most[arm]} of {pulls[arm]}"
     return (
-        f"{label}: {len(most)} of {len(pulls)} arms pulled lost more than half of their rewards to truncation "
-        f"({100 * share:.3g} % of all rewards); the most in number is arm {arm_name} with {truncated[arm]} of "
-        f"{pulls[arm]}. Final b_t = {metadata['level']:.3g}, median |reward| of that arm = {scale:.3g}: v "
-        "(moment_bound) is too small for these rewards, or they are not centered."
+        f"{label}: {100 * share:.3g} % of all rewards were truncated{where}: v (moment_bound) is too small for these "
+        "rewards, or they are not centered."
     )
 
 

@@ -1,60 +1,34 @@
-"""Which candidates an algorithm eliminated in a run: the record, its numbers, and what a report says of them."""
+"""Which candidates an algorithm eliminated in a run: the numbers, and what a report says of them."""
 
-from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.methods.arms import DELTA
 from benchmarks.problems.base import Problem
-from bo_robust.bandits import ArmAlgorithm, State
+from bo_robust.bandits import ArmAlgorithm
 from bo_robust.confidence import elimination
 
 
-def elimination_record(
-    algorithm: ArmAlgorithm, state: State, problem: Problem, trials: Sequence[int]
-) -> dict[str, Any] | None:
-    """The eliminations of one algorithm; None for algorithms that eliminate nobody.
+def counted(algorithm: ArmAlgorithm, state: Any, problem: Problem) -> dict[str, Any] | None:
+    """Numbers of the eliminations of one algorithm; None for algorithms that eliminate nobody.
 
-    Keys: ``candidates``, their names; ``true``, the right one's name by trial, or None; ``survivors``, names by trial;
-    ``eliminations``, the failed tests with candidates' ``name`` and the number of the ``trial``.
+    ``survived``, by name, ``true_survived`` and ``all_failed`` count trials.
     """
     priors = problem.candidates
     if "eliminations" not in algorithm.records or priors is None:
         return None
-    active, names = state.posterior.active, priors.names
-    timeline = elimination.timeline(active, state.failures)  # type: ignore[attr-defined]
+    timeline = elimination.timeline(state.posterior.active, state.failures)
+    active, names = state.posterior.active.cpu(), priors.names
     return {
-        "candidates": list(names),
-        "true": None if priors.true is None else [names[u] for u in priors.true],
-        "survivors": [[name for name, kept in zip(names, row, strict=True) if kept] for row in active.cpu().tolist()],
-        "eliminations": [{"name": names[row["candidate"]], **row, "trial": trials[row["trial"]]} for row in timeline],
-    }
-
-
-def joined(records: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """The record of all trials, from those of the jobs, in order."""
-    first = records[0]
-    if first is None:
-        return None
-    lists = [key for key in ("true", "survivors", "eliminations") if first[key] is not None]
-    return first | {key: [row for record in records if record for row in record[key]] for key in lists}
-
-
-def summarize(record: dict[str, Any] | None, trials: int) -> dict[str, Any] | None:
-    """Numbers of a record, and the record itself; ``survived``, ``true_survived`` and ``all_failed`` count trials."""
-    if record is None:
-        return None
-    names, survivors, true = record["candidates"], record["survivors"], record["true"]
-    return {
-        "trials": trials,
+        "trials": len(active),
         "candidates": len(names),
-        "mean_eliminated": len(names) - sum(len(row) for row in survivors) / trials,
-        "survived": {name: sum(name in row for row in survivors) for name in names},
-        "true_survived": None if true is None else sum(t in row for t, row in zip(true, survivors, strict=True)),
-        "all_failed": sum(not row["eliminated"] for row in record["eliminations"]),
-        **{key: record[key] for key in ("true", "survivors", "eliminations")},
+        "mean_eliminated": len(names) - float(active.double().sum(1).mean()),
+        "survived": dict(zip(names, active.sum(0).tolist(), strict=True)),
+        "true_survived": None if priors.true is None else int(active[range(len(active)), priors.true].sum()),
+        "all_failed": sum(not row["eliminated"] for row in timeline),
     }
 
 
-def warnings_of(label: str, numbers: dict[str, Any] | None, delta: float) -> list[str]:
+def warnings_of(label: str, numbers: dict[str, Any] | None) -> list[str]:
     """Warnings where assumptions of the test do not hold."""
     if numbers is None:
         return []
@@ -66,10 +40,10 @@ def warnings_of(label: str, numbers: dict[str, Any] | None, delta: float) -> lis
             "last survivor was kept."
         )
     wrong = 0 if numbers["true_survived"] is None else numbers["trials"] - numbers["true_survived"]
-    if wrong > delta * numbers["trials"]:
+    if wrong > DELTA * numbers["trials"]:
         lines.append(
             f"{label}: the true candidate was eliminated in {wrong} of {numbers['trials']} trials, more than delta = "
-            f"{delta:g}: its width or noise_scale does not hold."
+            f"{DELTA:g}: its width or noise_scale does not hold."
         )
     return lines
 

@@ -1,8 +1,10 @@
 """The files of real data: their sources, how they are found, checked and read, and made from what one downloads.
 
-Nothing is unpickled, nothing is downloaded.
+Nothing is unpickled, nothing is downloaded. ``python -m benchmarks.problems.data NAME DOWNLOAD`` makes the file that a
+problem reads, in the folder of the environment variable BO_ROBUST_DATA; DOWNLOAD is a file, or a folder of files.
 """
 
+import argparse
 import gzip
 import hashlib
 import io
@@ -129,7 +131,7 @@ def verified(name: str) -> Path:
         where = f"no file {path}" if path else "no data folder was given"
         raise FileNotFoundError(
             f"problem {name!r} needs the data file {file.path}: {where}. Set the environment variable BO_ROBUST_DATA "
-            f"to a folder, download {file.source}, and run `python -m benchmarks.prepare {name} DOWNLOAD`."
+            f"to a folder, download {file.source}, and run `python -m benchmarks.problems.data {name} DOWNLOAD`."
         )
     check_content(path, path.read_bytes(), file.sha256)
     return path
@@ -245,3 +247,23 @@ MAKERS: dict[str, Callable[[Path], bytes]] = {
     "metr_la_week": _metr_la_week,
     **{name: partial(_laboratory, name=name, header=header) for name, header in HEADERS.items()},
 }
+
+
+def main() -> None:
+    """Convert a download, and check that the result is the data set."""
+    sources = "\n".join(f"  {name}: from {file.source}" for name, file in DATA_FILES.items())
+    text = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, epilog=f"data sets:\n{sources}", formatter_class=text)
+    parser.add_argument("name", metavar="NAME", choices=DATA_FILES)
+    parser.add_argument("file", metavar="DOWNLOAD", type=Path)
+    given, folder = parser.parse_args(), data_folder()
+    if folder is None:
+        parser.error("set the environment variable BO_ROBUST_DATA to the folder of data sets.")
+    try:
+        print(f"Wrote {prepare(given.name, given.file, folder)}.")
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

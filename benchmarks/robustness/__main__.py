@@ -46,7 +46,8 @@ def rows_of(folder: Path, panels: Sequence[Panel], regime: str) -> list[Row]:
     of the method's mean trial; ``by`` says what ran.
     """
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    by = f"{summary['commit']}, {summary['machine']['processor']}, botorch {summary['versions']['botorch']}"
+    about = summary["environment"]
+    by = f"{about['git']}, {about['processor']}, botorch {about['versions']['botorch']}"
     panel_of: Any = {panel.name: panel for panel in panels}
     methods = {panel["name"]: panel["methods"] for panel in summary["panels"]}
     rows = []

@@ -6,16 +6,16 @@ from itertools import pairwise
 import pytest
 import torch
 
+from benchmarks.methods.published import PublishedATATruncation, PublishedATAWidth
 from bo_robust.bandits import ATAGPUCB
 from bo_robust.bandits.posteriors import reward_lists, whitening
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
-from bo_robust.confidence import ATAFourierWidth, ATANystromWidth, ConstantWidth, PublishedATAWidth, RandomizedWidth
+from bo_robust.confidence import ATAFourierWidth, ATANystromWidth, ConstantWidth, RandomizedWidth
 from bo_robust.confidence.truncation import (
     ATAFourierTruncation,
     ATANystromTruncation,
     NoTruncation,
-    PublishedATATruncation,
     TGPTruncation,
 )
 from bo_robust.features import FourierFeatures
@@ -69,16 +69,14 @@ class NaiveATA:
 
 
 TAIL = {"moment_bound": 0.5, "alpha": 0.9, "horizon": 60}
-RULES = {  # width, level, and their argument that is the size of the dictionary
+RULES = {  # width and level
     "theorem": (
         partial(ATANystromWidth, 1.0, noise_var=1.0, delta=0.1, epsilon=0.5, **TAIL),
         partial(ATANystromTruncation, delta=0.1, **TAIL),
-        "num_features",
     ),
     "published": (
         partial(PublishedATAWidth, 1.0, noise_var=1.0, **TAIL),
         partial(PublishedATATruncation, **TAIL),
-        "num_directions",
     ),
 }
 
@@ -87,10 +85,10 @@ RULES = {  # width, level, and their argument that is the size of the dictionary
 @pytest.mark.parametrize("rule", RULES)
 def test_a_run_is_algorithm_2(reads, rule, root, device):
     """Width and level are those of the size of the present dictionary."""
-    (width, level, name), s, T = RULES[rule], 2, 60
+    (width, level), s, T = RULES[rule], 2, 60
     X = square(25, device)
     kernel = ArmKernel.from_covariance(SquaredExponential(0.2), X)
-    algorithm = ATAGPUCB(width(**{name: None}), level(**{name: None}), NystromDictionary(1.5), root)
+    algorithm = ATAGPUCB(width(num_features=None), level(num_features=None), NystromDictionary(1.5), root)
     noise = torch.tensor([0.05, 1.0], dtype=torch.float64, device=device)
     state = algorithm.init(kernel, noise, s)
     written_out = [NaiveATA(kernel.matrix, float(noise_var), root) for noise_var in noise]
@@ -98,7 +96,7 @@ def test_a_run_is_algorithm_2(reads, rule, root, device):
     levels, sizes, lost, tol = [], [1] * s, 0, 1e-6 if root == "symmetric" and reads else 1e-9
     for t in range(T):
         selection = algorithm.select(state, uniforms[t])
-        assert selection.width.expand(s).tolist() == pytest.approx([width(**{name: m})(t + 1) for m in sizes])
+        assert selection.width.expand(s).tolist() == pytest.approx([width(num_features=m)(t + 1) for m in sizes])
         arms = selection.arms
         y = f[arms] + eta[t]
         for one, arm, w in zip(written_out, arms, selection.width.expand(s), strict=True):
@@ -109,7 +107,7 @@ def test_a_run_is_algorithm_2(reads, rule, root, device):
         assert bool(info.ok.all())
         lost += int(info.truncated.sum())
         for i, one in enumerate(written_out):
-            one.observe(int(arms[i]), float(y[i]), lambda m, t=t: level(**{name: m})(t + 1), uniforms[t, i : i + 1])
+            one.observe(int(arms[i]), float(y[i]), lambda m, t=t: level(num_features=m)(t + 1), uniforms[t, i : i + 1])
             assert one.gap > 1e-6  # no product so near to its level that rounding decides
             # no less than that of f: in the first rounds truncation leaves a mean of nearly zero
             scale = max(float(f.abs().max()), float(one.mean.abs().max()))
@@ -117,7 +115,7 @@ def test_a_run_is_algorithm_2(reads, rule, root, device):
             torch.testing.assert_close(state.posterior.variance[i], one.variance, rtol=tol, atol=1e-9)
         sizes = [max(one.size, 1) for one in written_out]
         levels.append(state.posterior.level.tolist())
-        assert levels[-1] == pytest.approx([level(**{name: m})(t + 1) for m in sizes])
+        assert levels[-1] == pytest.approx([level(num_features=m)(t + 1) for m in sizes])
     assert lost > 5
     assert any(after < before for before, after in pairwise(levels))
 

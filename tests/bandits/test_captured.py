@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
+from benchmarks.methods.published import LogWidth
 from bo_robust.bandits import (
     ATAGPUCB,
     BKB,
@@ -25,7 +26,7 @@ from bo_robust.bandits import (
 )
 from bo_robust.bandits.captured import captured_rounds, why_not
 from bo_robust.bandits.posteriors import arms as arm_states
-from bo_robust.confidence import ConstantWidth, FiniteWidth, LogWidth, RandomizedWidth, SelfNormalizedWidth, TGPWidth
+from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomizedWidth, SelfNormalizedWidth, TGPWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.ops.cuda_graphs import cuda_graph, warn_once

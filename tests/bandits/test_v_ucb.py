@@ -6,7 +6,6 @@ from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel
 
 from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
-from bo_robust.bandits.constants import Constants
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.stable_opt import StableOpt
 from bo_robust.bandits.v_ucb import VUCB
@@ -90,10 +89,7 @@ def test_the_botorch_interface_chooses_the_same_pairs(tkwargs):
 
 
 def test_a_functional_by_name():
-    constants = Constants(horizon=5, delta=0.1, num_arms=40, noise_var=0.1, num_conditions=W)
-    settings = {"functional": {"kind": "cvar", "alpha": 0.4}, "width": {"kind": "constant", "value": 2.0}}
-    from_settings = VUCB.from_settings("v-ucb", settings, constants)
-    assert from_settings.functional == CVaR(0.4)
+    assert VUCB(ConstantWidth(2.0), {"kind": "cvar", "alpha": 0.4}, W).functional == CVaR(0.4)
     assert VUCB(ConstantWidth(2.0), "worst", W).functional == WorstCase()
 
 

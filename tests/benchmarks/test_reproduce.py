@@ -1,5 +1,6 @@
 """The reproduction of the papers: its claims are about what is shipped, its verdicts by hand, its page."""
 
+import dataclasses
 import json
 import math
 
@@ -7,18 +8,18 @@ import pytest
 
 from benchmarks import reproduce
 from benchmarks.claims import CLAIMS, Claim, decide, verdict
-from benchmarks.reproduce import config_of
+from benchmarks.reproduce import panels_of
 
 CONFIGS = sorted({claim.config for claim in CLAIMS})
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_claims_are_about_shipped_methods_and_panels(name):
+def test_claims_are_about_methods_and_panels_of_configurations(name):
     claims = [claim for claim in CLAIMS if claim.config == name]
-    config = config_of(name, claims, seed=3)
-    assert config.panels[0].seed == 3
+    panels = panels_of(name, claims, seed=3)
+    assert panels[0].seed == 3
     for claim in claims:
-        labels = config.panels[claim.panel].labels
+        labels = panels[claim.panel].labels
         for ours, relation, theirs in claim.compared():
             assert relation in ("<", "<=")
             assert {ours, theirs} <= set(labels)
@@ -66,12 +67,12 @@ def test_a_run_adds_trials_until_it_ends_in_a_page(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(reproduce, "PICTURES", {"one": (name, "00-d-mean-k-x-x-1.png")})
     monkeypatch.setattr(reproduce, "PAGE", tmp_path / "papers.md")
     monkeypatch.setattr(reproduce, "RAW", tmp_path / "raw")
-    made = reproduce.config_of
+    made = reproduce.panels_of
 
-    def small(name, claims, seed=0, settings=()):
-        return made(name, claims, seed, (*settings, "trials=2", "horizon=5"))
+    def small(name, claims, seed=0, trials=None):
+        return [dataclasses.replace(panel, trials=2, rounds=5) for panel in made(name, claims, seed)]
 
-    monkeypatch.setattr(reproduce, "config_of", small)
+    monkeypatch.setattr(reproduce, "panels_of", small)
     arguments = ["--folder", str(tmp_path / "runs"), "--workers", "1", "--full", "--trials", "4"]
     for _ in range(2):  # the second time nothing is run again
         reproduce.main(arguments)

@@ -7,44 +7,41 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from benchmarks.robustness.methods import GRID, register
-from bo_robust.experiments import run as runs
-from bo_robust.experiments.config import parse
 
-from benchmarks.loops.designs import DesignsLoop
-from benchmarks.methods.designs import BOTORCH_METHODS
-from benchmarks.problems import make_design_problem
+from benchmarks import run as runs
+from benchmarks.loops.designs import DesignsPanel
+from benchmarks.loops.outliers import SomeWrong
+from benchmarks.methods import rcgp
+from benchmarks.methods.designs import Known, Plain
+from benchmarks.problems.designs import Function, Laboratory
 from benchmarks.robustness import __main__ as suite
-from benchmarks.robustness import rcgp, summary
+from benchmarks.robustness import summary
+from benchmarks.robustness.grid import METHODS, REGIMES
 from benchmarks.robustness.picture import curves
 from benchmarks.robustness.picture import draw as draw_picture
-from benchmarks.robustness.summary import PLAIN, REGIMES, SETTINGS
+from benchmarks.robustness.summary import PLAIN, SETTINGS
 
-BRANIN = {"kind": "function", "function": "branin"}
-
-
-@pytest.fixture
-def registered(monkeypatch):
-    """The suite's methods among those of ``loop: botorch``, for one test."""
-    for name in ("RCGP", "Optuna", "Ax"):
-        monkeypatch.setitem(BOTORCH_METHODS, name, None)  # undone at the end
-    register()
+PANEL = DesignsPanel("branin", Function("branin"), {PLAIN: Plain()}, 1, 9, outliers=REGIMES["10% 10sd bad"])
 
 
 @cache
 def run(label):
-    method = GRID[label]
-    panel = {"name": "p", "problem": BRANIN, "outliers": REGIMES["10% 10sd bad"], "horizon": 9}
-    made = parse({"loop": "botorch", "panels": [{**panel, "methods": [method]}]}).panels[0]
-    problem = make_design_problem("function", function="branin")
-    rows = DesignsLoop().run_trial(problem, made.build_method(made.methods[0]), made, 1)
+    problem = PANEL.built(torch.device("cpu"))
+    rows = PANEL.run_trial(problem, METHODS[label], 1)
     return rows, np.array(rows["y"]) - problem.value(torch.tensor(rows["x"], dtype=torch.float64)).numpy()
 
 
-@pytest.mark.parametrize("label", [label for label, method in GRID.items() if method["name"] not in BOTORCH_METHODS])
-def test_every_method_gets_the_start_and_readings_of_the_plain_loop(label, registered):
-    if GRID[label]["name"] != "RCGP":
-        pytest.importorskip(GRID[label]["name"].lower())
+@pytest.mark.parametrize(
+    ("label", "needs"),
+    [
+        ("RCGP", None),
+        *((label, "optuna") for label in ("TPE", "GPSampler", "RobustSampler")),
+        *((label, "ax") for label in ("Ax + RobustGP", "Ax")),
+    ],
+)
+def test_every_method_gets_the_start_and_readings_of_the_plain_loop(label, needs):
+    if needs:
+        pytest.importorskip(needs)
     (plain, of_plain), (other, of_other) = run(PLAIN), run(label)
     assert other["x"][:6] == plain["x"][:6]
     assert of_other == pytest.approx(of_plain, abs=1e-9)
@@ -53,15 +50,14 @@ def test_every_method_gets_the_start_and_readings_of_the_plain_loop(label, regis
 
 
 def test_finished_runs_become_rows_once(tmp_path):
-    methods = [{"name": "SingleTaskGP"}, {"name": "known"}]
+    methods, out = {PLAIN: Plain(), "known": Known()}, REGIMES["dead sensor"]
     panels = [
-        {"name": "f", "problem": BRANIN, "outliers": {"kind": "dead_sensor", "share": 0.15}},
-        {"name": "t", "problem": {"kind": "laboratory"}, "horizon": 11, "methods": methods[:1]},
+        DesignsPanel("branin", Function("branin"), methods, 2, 7, seed=3, outliers=out),
+        DesignsPanel("suzuki", Laboratory(), {PLAIN: Plain()}, 2, 11, seed=3, outliers=out),
     ]
-    data = {"loop": "botorch", "trials": 2, "seed": 3, "horizon": 7, "methods": methods, "panels": panels}
-    runs.start(parse(data), tmp_path / "out")
-    rows = suite.rows_of(tmp_path / "out")
-    assert {(row["problem"], row["regime"]) for row in rows} == {("branin", "dead sensor"), ("suzuki", "clean")}
+    runs.run(panels, tmp_path / "out")
+    rows = suite.rows_of(tmp_path / "out", panels, "dead sensor")
+    assert {(row["problem"], row["regime"]) for row in rows} == {(name, "dead sensor") for name in ("branin", "suzuki")}
     assert sorted({row["seed"] for row in rows}) == [3, 4]
     assert [t for t, _ in rows[0]["curve"]] == [7]
     assert [t for t, _ in rows[-1]["curve"]] == [10, 11]
@@ -133,7 +129,7 @@ def test_late_warnings_of_bad_ends_are_counted(summarized):
 
 def test_every_faulty_regime_weighs_alike(summarized):
     """Half of the gain at one regime, all of it at the others; a seed that lacks a regime does not count."""
-    faulty = [name for name, regime in REGIMES.items() if regime and "share" in regime]
+    faulty = [name for name, regime in REGIMES.items() if isinstance(regime, SomeWrong)]
     rows = [row("RobustGP", 0.1 if regime == faulty[0] else 0.01, regime=regime) for regime in faulty]
     rows += [
         row(method, regret, regime=regime)

@@ -10,7 +10,6 @@ from bo_robust.confidence import information_gain as gains
 from bo_robust.confidence.candidate_widths import check_number, check_unit_scale
 from bo_robust.confidence.truncation import (
     ATAFourierTruncation,
-    PublishedATATruncation,
     TGPTruncation,
     median_mad,
     truncate,
@@ -43,7 +42,6 @@ REFUSALS = [
     *(("moment_bound", lambda v=v: TGPTruncation(v, 1.0)) for v in ("4", True, np.array([4.0, 1.0]))),
     ("alpha", lambda: TGPTruncation(4.0, math.nan)),
     ("horizon", lambda: ATAFourierTruncation(4.0, 1.0, 0.1, math.nan, 5)),
-    ("horizon", lambda: PublishedATATruncation(1.0, 1.0, horizon=1, num_directions=8)),
     ("t", lambda: TGPTruncation(4.0, 1.0)(0)),
     ("rule", lambda: truncate(ONE, 1.0, "drop")),
     ("y", lambda: truncate([1.0, 2.0], 1.0)),

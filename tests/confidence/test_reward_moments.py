@@ -127,7 +127,7 @@ def test_rewards_without_a_mean_warn():
 
 
 def test_real_rewards(data_dir):
-    prices = load_csv("djia29", data_dir).iloc[:, 1:].to_numpy(dtype=np.float64)
+    prices = load_csv("djia29").iloc[:, 1:].to_numpy(dtype=np.float64)
     returns = propose_constants(np.diff(np.log(prices), axis=0), np.tile(np.arange(29), len(prices) - 1))
     assert 2.0 < returns.tail_index < 5.0
     assert returns.alpha == 1.0

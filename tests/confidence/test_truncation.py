@@ -12,7 +12,6 @@ from bo_robust.confidence.truncation import (
     ATAFourierTruncation,
     ATANystromTruncation,
     NoTruncation,
-    PublishedATATruncation,
     TGPTruncation,
     median_mad,
     mostly_beyond,
@@ -22,8 +21,7 @@ from bo_robust.confidence.truncation import (
 E = math.e
 TGP = {"moment_bound": 4.0, "alpha": 0.7}
 ATA = {**TGP, "delta": 0.1, "horizon": 50, "num_features": 8}
-PUBLISHED = {"moment_bound": 4.0, "alpha": 0.5, "horizon": 100, "num_directions": 16}
-EXAMPLES = {"none": {}, "tgp": TGP, "ata_fourier": ATA, "ata_nystrom": ATA, "ata_published": PUBLISHED}
+EXAMPLES = {"none": {}, "tgp": TGP, "ata_fourier": ATA, "ata_nystrom": ATA}
 
 
 @pytest.mark.parametrize(
@@ -34,8 +32,6 @@ EXAMPLES = {"none": {}, "tgp": TGP, "ata_fourier": ATA, "ata_nystrom": ATA, "ata
         # alpha = 1/2, 2 * 1 * 5 / delta = e^8: (64 / 8)^(2/3) 64^(1/6) / 2
         (ATAFourierTruncation(64.0, 0.5, 10 / E**8, 5, 1, scale=0.5), 64, 4.0),
         # (64 / log 80)^(2/3) * 64^(1/6)
-        (PublishedATATruncation(64.0, 0.5, 5, 16), 64, 32.0 * math.log(80.0) ** (-2.0 / 3.0)),
-        (PublishedATATruncation(64.0, 0.5, 2, 1), 64, 32.0 * math.log(2.0) ** (-2.0 / 3.0)),  # the least T and p
         (NoTruncation(), 3, math.inf),
     ],
 )
@@ -105,7 +101,7 @@ def test_truncate_does_not_hide_failed_pulls(rule, device):
 
 
 BAD = dict.fromkeys(("moment_bound", "scale"), (0.0, -1.0, math.nan)) | {"alpha": [0.0, 1.2], "delta": [0.0, 1.0]}
-BAD |= dict.fromkeys(("horizon", "num_features", "num_directions"), (0, 1.5))
+BAD |= dict.fromkeys(("horizon", "num_features"), (0, 1.5))
 
 
 @pytest.mark.parametrize(

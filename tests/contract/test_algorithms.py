@@ -33,7 +33,6 @@ from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.confidence import (
-    WIDTHS,
     FiniteWidth,
     RandomizedWidth,
     SelfNormalizedWidth,
@@ -394,7 +393,6 @@ def test_what_an_experiment_reads_of_it(name):
     """Its class attributes are of the right kind, and what it says it records is there."""
     cls = type(ROWS[name])
     assert cls.records <= {"dictionary", "eliminations"}
-    assert cls.default_width["kind"] in WIDTHS
     assert all(isinstance(getattr(cls, flag), bool) for flag in ("over_candidates", "is_baseline"))
     algorithm = ROWS[name]
     state = begin(algorithm, kernel(torch.device("cpu")), 0.1, 2)

@@ -1,0 +1,157 @@
+import pytest
+import torch
+from botorch.acquisition import AcquisitionFunction
+
+from benchmarks.loops.conditions import initial_pairs
+from benchmarks.methods.conditions import (
+    LNSO,
+    PAPER_WIDTH,
+    VUCB,
+    GPUCBMean,
+    MCVaR,
+    Random,
+    RhoKG,
+    Round,
+    StableOptMethod,
+    resample,
+)
+from benchmarks.methods.shared_gp import SharedGP
+from benchmarks.problems.conditions.synthetic import Branin, Hartmann3OneTwo, Hartmann3TwoOne
+from bo_robust.confidence import ConstantWidth
+from bo_robust.utils.random import stream
+
+TINY = {"restarts": 2, "raw_samples": 8, "maxiter": 3}
+
+
+def round_of(problem, n=6):
+    X = initial_pairs(problem, n, 0, 0)
+    Y = problem.f(X) + 0.1 * torch.from_numpy(stream(0, "noise", 0).standard_normal(n)).to(X)
+    surrogate = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1))
+    return Round(problem, surrogate, X, Y, 1)
+
+
+METHODS = [VUCB(**TINY), StableOptMethod(**TINY), GPUCBMean(**TINY), Random()]
+METHODS += [kind(**TINY, samples=4, scenarios=4) for kind in (MCVaR, RhoKG)]
+
+
+@pytest.mark.parametrize("z", ["discrete", "continuous"])
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_proposals_are_possible(method, z, device):
+    problem = Hartmann3OneTwo(z=z).make(device)
+    torch.manual_seed(0)
+    point = method.propose(round_of(problem))
+    assert point.shape == (3,)
+    assert point.device.type == device.type
+    x, v = point[:1], point[1:]
+    assert bool(((x >= problem.x_bounds[0]) & (x <= problem.x_bounds[1])).all())
+    if problem.points is not None:
+        same = (problem.points == v).all(-1)
+        assert int(same.sum()) == 1
+        assert float(problem.probabilities[same]) > 0.0
+    else:
+        assert bool(((v >= problem.z_bounds[0]) & (v <= problem.z_bounds[1])).all())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"selection_rule": "drawn"}, "selection_rule must be one of probable, uniform; got 'drawn'"),
+        ({"scenarios": -1}, "scenarios must be a whole number >= 0"),
+        ({"scenarios": 5, "optimizer": LNSO()}, "scenarios are for the exact quantile"),
+        ({"optimizer": LNSO()}, "ContinuousEnvironment"),
+        ({"optimizer": LNSO(), "functional": "worst"}, "optimizer is for the value at risk"),
+    ],
+)
+def test_bad_settings_of_v_ucb_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        VUCB(**options).propose(round_of(Branin().make("cpu")))
+
+
+def test_another_functional_bounds_no_regret_of_the_value_at_risk():
+    now = round_of(Branin().make("cpu"))
+    plain, worst = VUCB(**TINY), VUCB(**TINY, functional="worst", width=ConstantWidth(0.01))
+    assert plain.bounds_regret
+    assert not worst.bounds_regret
+    assert worst.bound(now).functional == plain.bound(now).functional  # that of which designs are recommended
+
+
+@pytest.mark.parametrize("options", [{"optimizer": LNSO(num_starts=2, rounds=2)}, {"scenarios": 10}])
+def test_v_ucb_from_draws_of_z(options):
+    problem = Branin(z="continuous").make("cpu")
+    now = round_of(problem)
+    torch.manual_seed(0)
+    method = VUCB(**TINY, **options)
+    point = method.propose(now)
+    # By the exact quantile over all points of Z, it is near the best there.
+    torch.manual_seed(0)
+    best = VUCB(**TINY).propose(now)
+    ours, best = method.bound(now)(torch.stack([point, best])[:, :1].unsqueeze(-2)).tolist()
+    assert best - 1.0 < ours < best + 1e-3
+    assert bool(((point >= 0.0) & (point <= 1.0)).all())
+
+
+def test_systematic_resampling(device):
+    problem = Branin().make(device)
+    torch.manual_seed(0)
+    drawn = resample(problem, 50)
+    counts = (drawn == problem.points.T).sum(0)
+    expected = 50 * problem.probabilities
+    assert int(counts.sum()) == 50
+    assert bool((counts >= expected.floor()).all())
+    assert bool((counts <= expected.floor() + 1).all())
+    even = Branin(z="continuous").make(device)
+    assert resample(even, 0) is even.environment.z
+    assert len(resample(even, 7).unique()) == 7
+
+
+def test_width_of_the_paper():
+    # sqrt(2 log(pi^2 / 0.6)) = 2.36646...
+    assert float(PAPER_WIDTH(1)) == pytest.approx(2.366, abs=1e-3)
+
+
+def test_knowledge_gradient_against_conditioned_models(device):
+    """The value at risk 0.1 of four conditions is the smallest."""
+    now = round_of(Hartmann3TwoOne().make(device), n=4)
+    now.gp.bounds = 2.0 * now.gp.bounds - 0.5  # not the unit box
+    torch.manual_seed(0)
+    kg = RhoKG(**TINY, fantasies=2, samples=3, scenarios=4).acquisition(now)
+    X = (now.X[:2].unsqueeze(-2) * 0.9 + 0.03).requires_grad_(True)
+    together = kg(X)
+    model, joined = now.gp.model(now.X, now.Y), torch.cat([now.designs, X[:, 0, :2].detach()])
+    pairs = torch.cat([joined.unsqueeze(1).expand(-1, 4, -1), kg.conditions.expand(len(joined), -1, -1)], -1)
+    for i, point in enumerate(X.detach()):
+        seen, values = model.posterior(point, observation_noise=True), []
+        for draw in kg.fantasies.flatten():
+            y = (seen.mean + seen.variance.sqrt() * draw)[0].detach()
+            after, risks = now.gp.model(torch.cat([now.X, point]), torch.cat([now.Y, y])), []
+            for at in (*pairs[:4], pairs[4 + i]):
+                root = torch.linalg.cholesky(model.posterior(at).distribution.covariance_matrix)
+                left = torch.linalg.inv(root) @ after.posterior(at).distribution.covariance_matrix
+                eigenvalues, vectors = torch.linalg.eigh(left @ torch.linalg.inv(root).mT)
+                root = root @ (vectors * eigenvalues.clamp_min(0.0).sqrt()) @ vectors.mT
+                samples = after.posterior(at).mean.squeeze(-1) + kg.samples @ root.mT
+                risks.append(samples.amin(-1).mean())
+            values.append(torch.stack(risks).amax())
+        assert float(together[i].detach()) == pytest.approx(float(torch.stack(values).mean().detach()), abs=1e-8)
+    (gradient,) = torch.autograd.grad(together.sum(), X)
+    for j in range(3):  # against central differences
+        step = torch.zeros_like(X).index_fill_(-1, torch.tensor(j, device=device), 1e-5)
+        with torch.no_grad():
+            slope = (kg(X + step) - kg(X - step)) / 2e-5
+        assert torch.allclose(slope, gradient[:, 0, j], rtol=1e-4, atol=1e-7)
+
+
+class _NaNGradient(AcquisitionFunction):
+    """-|x - 0.3| summed, with a gradient that is NaN everywhere."""
+
+    def forward(self, X):
+        values = -(X[:, 0] - 0.3).abs().sum(-1)
+        return values + torch.sqrt(0.0 * values.detach() * values)  # 0 * inf backward
+
+
+def test_where_the_gradient_is_nan_the_best_sample_is_taken(device):
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64, device=device)
+    acquisition = _NaNGradient(model=None)
+    torch.manual_seed(0)
+    x = MCVaR(raw_samples=256).maximized(acquisition, bounds)
+    assert float((x - 0.3).abs().sum()) < 0.15  # 256 Sobol points leave no square of side 0.1 empty
