@@ -4,6 +4,7 @@ import contextlib
 import io
 import random
 import tempfile
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,86 @@ def conditions_at_a_time():
 COMMANDS["observed"] = conditions_at_a_time
 
 
+def solvent_table(wrong, minimize):
+    """18 yields of a temperature and a solvent, of which the rows ``wrong`` are far too large."""
+    import pandas
+
+    sign, noise = -1.0 if minimize else 1.0, random.Random(0)
+    rows = [(40.0 + 10.0 * (i * 4 % 9), ("water", "DMF", "toluene")[i % 3 - i // 9]) for i in range(18)]
+    y = [sign * (percent(*row) + noise.gauss(0.0, 0.5) + 80.0 * (i in wrong)) for i, row in enumerate(rows)]
+    return pandas.DataFrame(rows, columns=["temperature", "solvent"]).assign(y=y)
+
+
+def percent(temperature, solvent):
+    """At most 73, at 90 degrees in DMF."""
+    return 73.0 - ((temperature - 90.0) / 12.0) ** 2 - {"water": 10.0, "DMF": 0.0, "toluene": 5.0}[solvent]
+
+
+def baybe_campaign(wrong=(), minimize=False):
+    import baybe.parameters as kinds
+    from baybe import Campaign
+    from baybe.recommenders import BotorchRecommender
+    from baybe.searchspace import SearchSpace
+    from baybe.targets import NumericalTarget
+
+    from bo_robust.integrations import baybe
+
+    temperatures = kinds.NumericalDiscreteParameter("temperature", tuple(range(40, 121, 10)))
+    solvents = kinds.CategoricalParameter("solvent", ("water", "DMF", "toluene"))
+    space = SearchSpace.from_product([temperatures, solvents])
+    surrogate = BotorchRecommender(surrogate_model=baybe.RobustGPSurrogate())
+    run = Campaign(space, NumericalTarget("y", minimize=minimize).to_objective(), surrogate)
+    run.add_measurements(solvent_table(wrong, minimize))
+    found = {}
+    for index in range(ROUNDS):
+        proposed, again = run.recommend(1)[["temperature", "solvent"]], baybe.replicates(run)
+        found[str(index)] = {
+            "proposed": proposed.values.tolist(),
+            "replicates": again.index.tolist(),
+            "outliers": baybe.outlier_measurements(run).index.tolist(),
+            "held": baybe.held_measurements(run).index.tolist(),
+            "recommended": numbers(baybe.recommend(run).values),
+        }
+        proposed = again[["temperature", "solvent"]] if len(again) else proposed
+        sign = -1.0 if minimize else 1.0
+        run.add_measurements(proposed.assign(y=[sign * percent(*row) for row in proposed.values.tolist()]))
+    return found
+
+
+def bofire_strategy(wrong=(), minimize=False):
+    import bofire.data_models.features.api as kinds
+    import bofire.data_models.objectives.api as objectives
+    import bofire.strategies.api as strategies
+    from bofire.data_models.domain.api import Domain, Inputs, Outputs
+    from bofire.data_models.strategies.api import SoboStrategy
+    from bofire.data_models.surrogates.api import BotorchSurrogates
+    from pandas import DataFrame
+
+    from bo_robust.integrations import bofire
+
+    temperature = kinds.ContinuousInput(key="temperature", bounds=(40.0, 120.0))
+    solvent = kinds.CategoricalInput(key="solvent", categories=["water", "DMF", "toluene"])
+    objective = objectives.MinimizeObjective() if minimize else objectives.MaximizeObjective()
+    output = kinds.ContinuousOutput(key="y", objective=objective)
+    domain = Domain(inputs=Inputs(features=[temperature, solvent]), outputs=Outputs(features=[output]))
+    surrogate = bofire.RobustGPSurrogate(inputs=domain.inputs, outputs=domain.outputs)
+    specification = SoboStrategy(domain=domain, surrogate_specs=BotorchSurrogates(surrogates=[surrogate]), seed=0)
+    strategy = strategies.map(specification)
+    strategy.tell(solvent_table(wrong, minimize).assign(valid_y=1))
+    found = {}
+    for index in range(ROUNDS):
+        (row,) = strategy.ask(1)[["temperature", "solvent"]].values.tolist()
+        found[str(index)] = {
+            "proposed": numbers(row),
+            "outliers": bofire.outlier_experiments(strategy).index.tolist(),
+            "held": bofire.held_experiments(strategy).index.tolist(),
+        }
+        row = [rounded(row[0]), row[1]]
+        y = (-1.0 if minimize else 1.0) * percent(*row)
+        strategy.tell(DataFrame([[*row, y, 1]], columns=["temperature", "solvent", "y", "valid_y"]))
+    return found
+
+
 def hosts() -> dict[str, Any]:
     """Every round that the packages installed allow, by name."""
     found = {f"command, {name}": case for name, case in COMMANDS.items()}
@@ -261,4 +342,8 @@ def hosts() -> dict[str, Any]:
             "ax, mixed": lambda: ax_client(kinds=True, wrong=(2,)),
             "ax, limits": lambda: ax_client(wrong=(2,), outcome_limits={"y": (None, 2.0)}),
         }
+    for name, run in (("baybe", baybe_campaign), ("bofire", bofire_strategy)):
+        if find_spec(name):
+            found |= {name: run, f"{name}, outlier": partial(run, wrong=(3,))}
+            found[f"{name}, minimize"] = partial(run, wrong=(3, 8), minimize=True)
     return found
