@@ -22,7 +22,8 @@ from torch import Tensor
 
 __all__ = ["OVERRIDDEN", "USED", "DefaultPredictionStrategy", "DefaultType"]
 
-_holding, _settings = threading.Lock(), ExitStack()
+_holding = threading.Lock()
+_settings = ExitStack()
 _holders: list[None] = []  # one for each thread within a posterior
 
 # module:Class.name, or module:name
