@@ -13,6 +13,7 @@ from torch import Tensor
 class Axis:
     """A column of numbers between two ends, all of them or a list of ``values``; to a search it is [0, 1]."""
 
+    column: int  # its number in X
     low: float
     high: float
     values: Tensor | None = None

@@ -90,12 +90,12 @@ class Space:
             raise ValueError(f"{name}[{i}] must be finite numbers, got {quoted(getattr(self, name)[i])}.")
         column = self.design_columns.get(i, values)
         low, high = column[[0, -1]].tolist() if self.candidates is None else (-math.inf, math.inf)
-        slack = ROUNDING * (high - low) if math.isfinite(low) else 0.0
-        broken = values != values.round() if name == "categorical" else torch.zeros_like(values, dtype=torch.bool)
+        room = ROUNDING * (high - low)
+        broken = values[values != values.round()] if name == "categorical" else values[:0]
         for wrong, what in (
             (values[1:][values.diff() == 0.0], "twice; leave one out"),
-            (values[broken], "but categories are whole numbers; number them"),
-            (values[(values < low - slack) | (values > high + slack)], f"beyond the bounds {low} and {high} there"),
+            (broken, "but categories are whole numbers; number them"),
+            (values[(values < low - room) | (values > high + room)], f"beyond the bounds {low} and {high}; widen them"),
         ):
             if len(wrong):
                 raise ValueError(f"{name}[{i}] has {float(wrong[0])}, {what}.")

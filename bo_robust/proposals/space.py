@@ -114,10 +114,10 @@ class SearchSpace:
         x = rows_of(name, x, len(self.axes))
         if not (finite := x.isfinite().all(-1)).all():
             raise ValueError(f"{name} must be finite, but row {int((~finite).nonzero()[0])} is not; leave it out.")
-        for i, axis in enumerate(self.axes):
-            if not axis.holds(x[:, i]).all():
-                strange = float(x[~axis.holds(x[:, i]), i][0])
-                raise ValueError(f"{name} has {strange} in column {i}, which categorical[{i}] lacks; add it there.")
+        for axis, values in zip(self.axes, x.T, strict=True):
+            if len(strange := values[~axis.holds(values)]):
+                lacks = f"column {axis.column}, which categorical[{axis.column}] lacks; add it there"
+                raise ValueError(f"{name} has {float(strange[0])} in {lacks}.")
         return x
 
     def holds(self, x: Tensor) -> bool:
@@ -244,7 +244,7 @@ def axes_of(described: Space, columns: Sequence[int], table: Tensor) -> tuple[Ax
     discrete, categorical = (described.values(name) for name in ("discrete", "categorical"))
     ends = zip(columns, table.amin(0).tolist(), table.amax(0).tolist(), strict=True)
     return tuple(
-        Categories(low, high, categorical[i]) if i in categorical else Axis(low, high, discrete.get(i))
+        Categories(i, low, high, categorical[i]) if i in categorical else Axis(i, low, high, discrete.get(i))
         for i, low, high in ends
     )
 

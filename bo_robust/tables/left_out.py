@@ -57,7 +57,7 @@ def _reason(name: str, results: Table, listed: Table | None, outcomes: Sequence[
         (free and _all(r"[\d.,]+ ?(-|–|to) ?[\d.,]+.*", filled), f"ranges such as {first}; write one number"),
         (_is_blank_where_pending(results, name, outcomes, words), f"blank where {outcomes[0]} is, so an outcome"),
         (2 * len(filled) < len(cells), "blank in most rows"),
-        (_repeats(results, name, outcomes), f"nearly the same as {outcomes[0]}, so readings of it"),
+        (any(_repeats(results, name, y) for y in outcomes), f"nearly the same as {outcomes[0]}, so readings of it"),
         (free and all(_names_rows(table, name) for table in tables), "a text of its own in most rows"),
         (listed is None and len(set(cells)) == 1 and len(cells) > 1, "one value only"),
     )
@@ -108,15 +108,13 @@ def _counts_rows(table: Table, name: str) -> bool:
     return all(step > 0 for step in steps) and 2 * steps.count(1) > len(steps)
 
 
-def _repeats(table: Table, name: str, outcomes: Sequence[str]) -> bool:
-    return name in table.names and any(_repeats_one(table, name, outcome) for outcome in outcomes)
-
-
-def _repeats_one(table: Table, name: str, outcome: str) -> bool:
+def _repeats(table: Table, name: str, outcome: str) -> bool:
     """Whether a column repeats an outcome to a tenth of its range, as the single readings of a mean do.
 
     As many rows as are expected to be wrong may differ.
     """
+    if name not in table.names:
+        return False
     read = list(zip(table.numbers(name), table.numbers(outcome), strict=True))
     mark = table.mark
     both = [(a, b) for a, b in read if a is not None and b is not None]

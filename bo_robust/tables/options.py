@@ -32,6 +32,8 @@ def column_options(options: argparse.Namespace, tables: Sequence[Table], constra
         parts = [value.strip() for value in values.split(";" if ";" in values else ",") if value.strip()]
         if ";" not in values and table.mark == "," and len(parts) > 1 and all(map(written, parts)):
             raise TableError(f"--levels {text}: commas are decimal marks in {table.path}; write ; between levels.")
+        if twice := [part for i, part in enumerate(parts) if part in parts[:i]]:
+            raise TableError(f"--levels {text} has {twice[0]} twice; leave one out.")
         levels[table.find(name)] = parts
     for text in options.step:
         name, value = _assignment("--step", text)

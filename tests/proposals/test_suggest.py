@@ -306,6 +306,8 @@ def test_on_a_list_no_design_is_measured_twice_where_noise_is_small():
     assert len(explore(table[:0], 20, candidates=table).unique(dim=0)) == 20
     X = explore(table[:0], 13, bounds=[[0.0, 0.0], [3.0, 2.0]], discrete={0: range(4), 1: range(3)})
     assert len(X[:12].unique(dim=0)) == 12  # all there are, before one comes again
+    steps = {"bounds": [[0.0, 0.0], [3.0, 2.0]], "discrete": {0: range(4), 1: range(3)}}
+    assert suggest(X[:10], f(X[:10]), q=4, **steps, **SEARCH).exhausted.tolist() == [False, False, True, True]
 
 
 def test_designs_under_way_and_failed_ones_are_not_asked_again_on_a_list():
@@ -443,6 +445,9 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"constraints": [[1.0]]}, "constraints need one row"),
         ({"maximize": [True, False]}, "maximize needs"),
         ({"categorical": {0: [0.0, 1.0]}}, r"X has 2.0 in column 0, which categorical\[0\] lacks; add it"),
+        ({"conditions": [0], "categorical": {1: [0, 1]}}, r"X has 0.5 in column 1, which categorical\[1\] lacks"),
+        ({"conditions": [0], "discrete": {1: [0, 2]}}, r"discrete\[1\] has 2.0, beyond the bounds -1.0 and 1.0"),
+        ({"conditions": [0], "discrete": {2: [0, 2]}}, "discrete has column 2"),
         ({"X_pending": [[1.0]]}, "X_pending must be"),
         ({"q": -1}, "q must"),
         ({"repeats": "always"}, "repeats must be"),

@@ -194,6 +194,12 @@ def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
         (lambda t: None, ("--target", "yield"), "no option --target; name the column with --maximize COLUMN"),
         (lambda t: None, ("--bounds", "temperature=9:3"), "must be COLUMN=LOW:HIGH, the lower number first"),
         (lambda t: None, ("--levels", "solvent=DMF,toluene"), "'water' is not among --levels solvent; add it"),
+        (
+            lambda t: None,
+            ("--bounds", "temperature=50:90", "--levels", "temperature=40,60"),
+            "--levels temperature=40 lies beyond --bounds temperature=50:90; widen them",
+        ),
+        (lambda t: None, ("--levels", "solvent=water,DMF,DMF"), "--levels solvent=water,DMF,DMF has DMF twice"),
         (lambda t: None, ("--bounds", "temperature=1,000:2,000"), "'1,000' may be 1 or 1000; write it without"),
         (lambda t: None, ("--condition", "solvent", "--observe", "temperature"), "give --condition or --observe"),
         (lambda t: None, ("--require", "purity"), "no requirement such as"),
