@@ -59,7 +59,7 @@ def ask(campaign: Campaign) -> tuple[Suggestion, list[str]]:
             campaign.data,
             space=campaign.space,
             # Of a finite space there are no more than those left, and replicates.
-            q=options.n if total is None else min(options.n, left + len(campaign.read)),
+            q=options.n if total is None or campaign.conditions else min(options.n, left + len(campaign.read)),
             settings={"outcome_scale": None if options.outcome_scale == "none" else "auto"},
             seed=options.seed,
             device=options.device,
