@@ -290,8 +290,10 @@ def _designs(fitted: Fitted, x: Tensor) -> Tensor:
 
 def _coordinates(fitted: Fitted, x: Tensor) -> Tensor:
     """Coordinates of designs, without their conditions where some are not known yet."""
+    if not x.isfinite().all():
+        return _designs(fitted, x)
     coordinates: Tensor = fitted.problem.space.encode(x).to(fitted.U)
-    return coordinates if coordinates.isfinite().all() else _designs(fitted, x)
+    return coordinates
 
 
 def _taken(fitted: Fitted, chosen: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from botorch.utils.sampling import sample_polytope
 from bo_robust.acquisition.exclusion import WhereTrialsSucceed
 from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.proposals.core import _failure_model
+from bo_robust.proposals.methods import Choice
 from bo_robust.proposals.outcomes import _sentinel
 from bo_robust.proposals.space import OneHotAcquisition, SearchSpace, among
 from bo_robust.proposals.suggest import Data, Space, suggest
@@ -540,6 +541,22 @@ def test_the_design_to_use_is_good_under_bad_conditions():
     categories = {"bounds": [[0.0, 0.0], [4.0, 2.0]], "categorical": {1: range(3)}}
     codes = torch.stack([X[:, 0], 2.0 * X[:, 1]], -1)
     assert suggest(codes, outcome(X), conditions=[1], **categories, **SEARCH).X[0, 1] in (0.0, 1.0, 2.0)
+
+
+def test_a_category_that_is_not_seen_yet_is_none_of_the_others(monkeypatch):
+    """The acquisition then gets designs alone, in one column, without the three of a condition."""
+    acquire, columns = Choice.acquire, []
+
+    def watched(self, model, pending, generator):
+        columns.append(pending.shape[-1])
+        return acquire(self, model, pending, generator)
+
+    monkeypatch.setattr(Choice, "acquire", watched)
+    X = torch.tensor([[x, z] for x in (0.0, 0.5, 1.0, 2.0, 3.0, 4.0) for z in (0.0, 1.0, 2.0)])
+    space = {"bounds": [[0.0, 0.0], [4.0, 2.0]], "categorical": {1: range(3)}, "conditions": [1]}
+    for condition in (math.nan, 2.0):
+        suggest(X, -((X[:, 0] - 3.0) ** 2), X_pending=[[2.5, condition]], **space, **SEARCH)
+    assert columns == [1, 4]
 
 
 @pytest.mark.parametrize("kind", ["Int64", "Float64", "bool", "mixed"])
