@@ -11,55 +11,31 @@ from typing import TYPE_CHECKING
 from bo_robust.utils.first_use import on_first_use
 
 if TYPE_CHECKING:
-    from bo_robust import bandits, confidence, risk_measures
-    from bo_robust.acquisition import GPUCB, EliminationUCB, StableOpt, ValueAtRiskUCB, eliminate
-    from bo_robust.models import (
-        BKBModel,
-        CandidateEnsemble,
-        FeatureGP,
-        FourierMap,
-        NystromMap,
-        OutlierPrior,
-        RobustGP,
-        TruncatedFeatureGP,
-        TruncatedGP,
-        suggest_replicates,
-    )
-    from bo_robust.proposals.suggest import Data, Space, suggest
+    from bo_robust import acquisition as acquisition
+    from bo_robust import bandits as bandits
+    from bo_robust import confidence as confidence
+    from bo_robust import features as features
+    from bo_robust import models as models
+    from bo_robust import risk_measures as risk_measures
+    from bo_robust.acquisition import GPUCB as GPUCB
+    from bo_robust.acquisition import EliminationUCB as EliminationUCB
+    from bo_robust.acquisition import StableOpt as StableOpt
+    from bo_robust.acquisition import ValueAtRiskUCB as ValueAtRiskUCB
+    from bo_robust.acquisition import eliminate as eliminate
+    from bo_robust.models import BKBModel as BKBModel
+    from bo_robust.models import CandidateEnsemble as CandidateEnsemble
+    from bo_robust.models import FeatureGP as FeatureGP
+    from bo_robust.models import FourierMap as FourierMap
+    from bo_robust.models import NystromMap as NystromMap
+    from bo_robust.models import OutlierPrior as OutlierPrior
+    from bo_robust.models import RobustGP as RobustGP
+    from bo_robust.models import TruncatedFeatureGP as TruncatedFeatureGP
+    from bo_robust.models import TruncatedGP as TruncatedGP
+    from bo_robust.models import suggest_replicates as suggest_replicates
+    from bo_robust.proposals.suggest import Data as Data
+    from bo_robust.proposals.suggest import Space as Space
+    from bo_robust.proposals.suggest import suggest as suggest
+else:
+    __all__, __getattr__, __dir__ = on_first_use(__name__)
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "GPUCB",
-    "BKBModel",
-    "CandidateEnsemble",
-    "Data",
-    "EliminationUCB",
-    "FeatureGP",
-    "FourierMap",
-    "NystromMap",
-    "OutlierPrior",
-    "RobustGP",
-    "Space",
-    "StableOpt",
-    "TruncatedFeatureGP",
-    "TruncatedGP",
-    "ValueAtRiskUCB",
-    "bandits",
-    "confidence",
-    "eliminate",
-    "risk_measures",
-    "suggest",
-    "suggest_replicates",
-]
-if not TYPE_CHECKING:  # a type checker knows the names imported above, and no others
-    __getattr__, __dir__ = on_first_use(
-        __name__,
-        {
-            "": "acquisition bandits confidence features models risk_measures",
-            "acquisition": "GPUCB EliminationUCB StableOpt ValueAtRiskUCB eliminate",
-            "models": "BKBModel CandidateEnsemble FeatureGP FourierMap NystromMap OutlierPrior RobustGP "
-            "TruncatedFeatureGP TruncatedGP suggest_replicates",
-            "proposals.suggest": "Data Space suggest",
-        },
-    )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bo_robust.confidence.base import Number, ScaledWidth, log, required_size, sqrt
 from bo_robust.confidence.truncation import Truncation
-from bo_robust.utils.input_checks import check_count, check_settings
+from bo_robust.utils.input_checks import check_count
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,6 @@ class PublishedATATruncation(Truncation):
 
     def __post_init__(self) -> None:
         check_count(2, horizon=self.horizon)
-        check_settings(self)
 
     def _at(self, t: float | Tensor) -> float | Tensor:
         root = 1.0 / (1.0 + self.alpha)

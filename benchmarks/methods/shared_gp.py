@@ -104,7 +104,7 @@ def squared_exponential(kernel: Kernel) -> Callable[[Tensor, Tensor], Tensor]:
     GPyTorch's lazy kernels took a third of rho-KG's time. Another kernel raises ``ValueError``.
     """
     shape = shape_of(kernel)
-    if shape is None or shape.of is not squared_exponential_:
+    if shape is None or shape.radial.of is not squared_exponential_:
         raise ValueError(f"the kernel must be an RBFKernel, in a ScaleKernel or not, got {quoted(kernel)}.")
     ell, scale = shape.lengthscale.detach(), shape.outputscale.detach()
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bo_robust.risk_measures.functionals import Functional, as_functional
 from bo_robust.utils.covariance import Covariance
-from bo_robust.utils.input_checks import check_finite, check_settings
+from bo_robust.utils.input_checks import check_finite, check_positive, check_tail_index
 from bo_robust.utils.random import stream
 
 
@@ -155,7 +155,10 @@ class Problem(Movable):
         if f.ndim != 2 or 0 in f.shape or not f.is_floating_point():
             raise ValueError(f"f must be s x n, s and n >= 1, floating point; got {tuple(f.shape)} {f.dtype}.")
         check_finite("f (mean rewards)", f)
-        check_settings(self)
+        bounds = {name: getattr(self, name) for name in ("norm_bound", "moment_bound", "noise_scale")}
+        check_positive(noise_var=self.noise_var, **{name: value for name, value in bounds.items() if value is not None})
+        if self.alpha is not None:
+            check_tail_index(self.alpha)
 
     @property
     def prior_mean(self) -> Tensor | None:

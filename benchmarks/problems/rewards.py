@@ -17,7 +17,7 @@ import numpy as np
 from torch import Tensor
 
 from benchmarks.problems.base import RewardModel
-from bo_robust.utils.input_checks import check_positive, check_settings, check_tail_index
+from bo_robust.utils.input_checks import check_positive, check_tail_index
 
 
 def mean_at(f: Tensor, arms: Tensor) -> Tensor:
@@ -59,9 +59,6 @@ class TableRewards(RewardModel):
 
 class NoiseModel(RewardModel):
     """A reward model for any f, or any f >= 0, that knows its moments."""
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     @property
     def default_alpha(self) -> float:
@@ -109,6 +106,9 @@ class Gaussian(Additive):
 
     noise_var: float
 
+    def __post_init__(self) -> None:
+        check_positive(noise_var=self.noise_var)
+
     @property
     def noise_scale(self) -> float:
         return math.sqrt(self.noise_var)
@@ -127,7 +127,6 @@ class HeavyTailed(Additive):
     tail: ClassVar[str]
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         order = getattr(self, self.tail)
         if not (math.isfinite(order) and order > 1.0):
             raise ValueError(f"{self.tail} must be > 1, otherwise the noise has no mean; got {order!r}.")
@@ -165,6 +164,10 @@ class SymmetricPareto(HeavyTailed):
     index: float = 1.5
     scale: float = 1.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(scale=self.scale)
+
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         return self.scale * signs(rng, rounds) * rng.pareto(self.index, (rounds, 1))
 
@@ -185,8 +188,7 @@ class RareSpikes(Additive):
     noise_var: float = 0.025
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(magnitude=self.magnitude)
+        check_positive(magnitude=self.magnitude, noise_var=self.noise_var)
         if not 0.0 < self.probability <= 1.0:
             raise ValueError(f"probability of a spike must be in (0, 1], got {self.probability!r}.")
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bo_robust.confidence.base import GAIN, Number, ScaledWidth, log, required_size, sqrt
+from bo_robust.utils.input_checks import check_accuracy, check_count, check_delta, check_positive, check_tail_index
 from bo_robust.utils.round_numbers import by_round
 
 
@@ -16,6 +17,11 @@ class _HeavyTailWidth(ScaledWidth):
     moment_bound: float
     alpha: float
     noise_var: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(norm_bound=self.norm_bound, moment_bound=self.moment_bound, noise_var=self.noise_var)
+        check_tail_index(self.alpha)
 
     def _level(self, t: int) -> float:
         """The truncation level of TGP-UCB, b_t = v^(1/(1+alpha)) t^(1/(2(1+alpha))), with b_0 = 0."""
@@ -49,6 +55,10 @@ class TGPWidth(_HeavyTailWidth):
 
     delta: float
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_delta(self.delta)
+
     needs = frozenset({GAIN})
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
@@ -64,6 +74,13 @@ class _ATAWidth(_HeavyTailWidth):
     delta: float
     horizon: int
     num_features: int | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_delta(self.delta)
+        check_count(1, horizon=self.horizon)
+        if self.num_features is not None:
+            check_count(1, num_features=self.num_features)
 
     def _noise_term(self, t: int, copies: int) -> Number:
         """The second term of w_t, with L = log(copies m T / delta)."""
@@ -104,6 +121,10 @@ class ATANystromWidth(_ATAWidth):
     """
 
     epsilon: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_accuracy(self.epsilon)
 
     needs = frozenset[str]()
 

@@ -19,7 +19,15 @@ import torch
 from torch import Tensor
 
 from bo_robust.confidence.base import log, required_size
-from bo_robust.utils.input_checks import check_round, check_settings, check_tensor, quoted
+from bo_robust.utils.input_checks import (
+    check_count,
+    check_delta,
+    check_positive,
+    check_round,
+    check_tail_index,
+    check_tensor,
+    quoted,
+)
 from bo_robust.utils.linalg import median_and_mad
 
 
@@ -65,7 +73,8 @@ class _MomentLevel(Truncation):
     scale: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        check_positive(moment_bound=self.moment_bound, scale=self.scale)
+        check_tail_index(self.alpha)
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,13 @@ class _ATATruncation(_MomentLevel):
     delta: float
     horizon: int
     num_features: int | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_delta(self.delta)
+        check_count(1, horizon=self.horizon)
+        if self.num_features is not None:
+            check_count(1, num_features=self.num_features)
 
     def _level(self, t: float | Tensor, copies: int) -> float | Tensor:
         """The level in one direction, (v / L)^(1/(1+alpha)) t^((1-alpha)/(2(1+alpha))), L = log(copies m T / delta)."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.confidence.base import DIMENSION, GAIN, UNIFORM, Number, ScaledWidth, sqrt
-from bo_robust.utils.input_checks import check_count, is_number, quoted
+from bo_robust.utils.input_checks import check_accuracy, check_count, check_delta, check_positive, is_number, quoted
 from bo_robust.utils.round_numbers import by_round
 
 
@@ -28,6 +28,11 @@ class _FiniteArmsWidth(ScaledWidth):
     num_arms: int
     delta: float
     _share: ClassVar[float]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(1, num_arms=self.num_arms)
+        check_delta(self.delta)
 
     needs = frozenset[str]()
 
@@ -83,6 +88,9 @@ class CompactWidth(ScaledWidth):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_count(1, dim=self.dim)
+        check_delta(self.delta)
+        check_positive(a=self.a, b=self.b, r=self.r)
         if 4.0 * self.dim * self.a <= self.delta:
             raise ValueError(f"a must exceed delta / (4 dim), where log(4 dim a / delta) > 0; got a={self.a!r}.")
 
@@ -116,6 +124,11 @@ class RKHSWidth(ScaledWidth):
     norm_bound_squared: float
     delta: float
     max_gain: Sequence[float] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(norm_bound_squared=self.norm_bound_squared)
+        check_delta(self.delta)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -151,6 +164,11 @@ class SelfNormalizedWidth(ScaledWidth):
     noise_scale: float
     delta: float
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(norm_bound=self.norm_bound, noise_scale=self.noise_scale)
+        check_delta(self.delta)
+
     needs = frozenset({GAIN})
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
@@ -185,6 +203,13 @@ class BKBWidth(ScaledWidth):
     epsilon: float
     kappa: float = 1.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(norm_bound=self.norm_bound, noise_scale=self.noise_scale)
+        check_positive(noise_var=self.noise_var, kappa=self.kappa)
+        check_delta(self.delta)
+        check_accuracy(self.epsilon)
+
     needs = frozenset({DIMENSION})
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
@@ -212,8 +237,8 @@ class RandomizedWidth(ScaledWidth):
     num_arms: int
 
     def __post_init__(self) -> None:
-        check_count(2, num_arms=self.num_arms)
         super().__post_init__()
+        check_count(2, num_arms=self.num_arms)
 
     needs = frozenset({UNIFORM})
 

@@ -229,7 +229,7 @@ class _Nystrom(FeatureModule):
 def _rbf(covar_module: Kernel) -> Shape:
     """The shape of an RBF kernel; ``ValueError`` of another."""
     shape = shape_of(covar_module)
-    if shape is None or shape.of is not squared_exponential_:
+    if shape is None or shape.radial.of is not squared_exponential_:
         base = getattr(covar_module, "base_kernel", covar_module)
         raise ValueError(
             "Fourier features are for an RBFKernel or ScaleKernel(RBFKernel) on all dimensions, got "

@@ -201,8 +201,8 @@ class CandidateGPs:
             shape = shape_of(kernel)
             if shape is None:
                 return None
-            if not groups or groups[-1][0] is not shape.of or groups[-1][2][0].shape != shape.lengthscale.shape:
-                groups.append((shape.of, [], []))
+            if not groups or groups[-1][0] is not shape.radial.of or groups[-1][2][0].shape != shape.lengthscale.shape:
+                groups.append((shape.radial.of, [], []))
             groups[-1][1].append(shape.outputscale)
             groups[-1][2].append(shape.lengthscale)
         return [(of, torch.stack(scales), torch.stack(lengths)) for of, scales, lengths in groups]

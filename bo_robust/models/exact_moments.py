@@ -103,7 +103,7 @@ def _covariance_with(kernel: Kernel, train: Tensor) -> Callable[[Tensor], tuple[
     scaled = (train - center) / lengthscale
 
     def written_out(points: Tensor) -> tuple[Tensor, Tensor]:
-        k = shape.of(squared_distances((points - center) / lengthscale, scaled))
+        k = shape.radial.of(squared_distances((points - center) / lengthscale, scaled))
         return k * outputscale, outputscale
 
     return written_out

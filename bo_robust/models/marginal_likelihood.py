@@ -16,7 +16,7 @@ from botorch.models import SingleTaskGP
 from botorch.optim.core import OptimizationResult, OptimizationStatus
 from botorch.optim.fit import fit_gpytorch_mll_scipy
 from botorch.optim.utils import get_bounds_as_ndarray, get_parameters_and_bounds
-from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
@@ -119,7 +119,9 @@ class StationaryEvidence(Evidence):
         X = as_array(modules.train_inputs[0])
         # Distances are differences of large numbers where inputs are far from zero.
         self._X, self._positive, self._mean = X - X.mean(0), _positive(model), modules.mean_module
-        self._matern = type(self._positive[0].owner) is MaternKernel
+        shape = shape_of(modules.covar_module)
+        assert shape is not None
+        self._radial = shape.radial
         self._scaled = type(modules.covar_module) is ScaleKernel
         self._fixed = as_array(model.likelihood.noise).reshape(-1) if _fixed_noise(model) else None
         mean = self._mean.constant if type(self._mean) is ConstantMean else torch.zeros(())
@@ -242,13 +244,7 @@ class StationaryEvidence(Evidence):
         """Covariances of f, and their derivative by ``square``, minus half the squared scaled distances."""
         np.minimum(square, 0.0, out=square)
         scale = math.exp(theta[self._X.shape[1]]) if self._scaled else 1.0
-        if not self._matern:
-            covariance = scale * np.exp(square, out=square)
-            return covariance, covariance.copy()
-        square *= -10.0
-        root = np.sqrt(square)
-        decay = 5.0 / 3.0 * scale * np.exp(-root)
-        return decay * (0.6 + 0.6 * root + 0.2 * square), decay * (1.0 + root)
+        return self._radial.with_slope(square, scale)
 
 
 class ModuleEvidence(Evidence):

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bo_robust.utils.input_checks import check_positive, is_number, quoted
 from bo_robust.utils.linalg import on_cuda
+
+Array = NDArray[np.float64]
 
 
 class Covariance(Protocol):
@@ -75,28 +79,60 @@ def matern52(square: Tensor) -> Tensor:
     return (1.0 + root + 5.0 / 3.0 * square) * (-root).exp()
 
 
-class Shape(NamedTuple):
-    """A GPyTorch kernel as k(x, x') = outputscale * of(|x - x'|^2 in units of the lengthscale)."""
+def _squared_exponential_slope(half: Array, scale: float) -> tuple[Array, Array]:
+    covariance = scale * np.exp(half, out=half)
+    return covariance, covariance.copy()
+
+
+def _matern52_slope(half: Array, scale: float) -> tuple[Array, Array]:
+    half *= -10.0
+    root = np.sqrt(half)
+    decay = 5.0 / 3.0 * scale * np.exp(-root)
+    return decay * (0.6 + 0.6 * root + 0.2 * half), decay * (1.0 + root)
+
+
+class Radial(NamedTuple):
+    """A covariance as a function of |x - x'|^2 in units of the lengthscale, 1 at 0.
+
+    Attributes:
+        of: Its values at these squares, with their gradients; it may change its argument.
+        with_slope: ``scale`` times its values at -|x - x'|^2 / 2, and their derivative by that number, in NumPy. It
+            changes its argument.
+    """
 
     of: Callable[[Tensor], Tensor]
+    with_slope: Callable[[Array, float], tuple[Array, Array]]
+
+
+# Kernels that are written out, with nu. All that read `shape_of` take every row: a row says all they need.
+RADIALS: dict[tuple[type[Kernel], float | None], Radial] = {
+    (RBFKernel, None): Radial(squared_exponential_, _squared_exponential_slope),
+    (MaternKernel, 2.5): Radial(matern52, _matern52_slope),
+}
+
+
+class Shape(NamedTuple):
+    """A GPyTorch kernel as k(x, x') = outputscale * radial(|x - x'|^2 in units of the lengthscale)."""
+
+    radial: Radial
     lengthscale: Tensor  # `1` or `d`
     outputscale: Tensor  # a scalar
 
 
 def shape_of(kernel: Kernel) -> Shape | None:
-    """The shape of an RBF or Matérn-5/2 kernel on all dimensions, in a ``ScaleKernel`` or not; None of others.
+    """The shape of a kernel of :data:`RADIALS` on all dimensions, in a ``ScaleKernel`` or not; None of others.
 
     Classes derived from these are others: they may be another function, as ``RBFKernelGrad`` is.
     """
     base: Any = kernel.base_kernel if type(kernel) is ScaleKernel else kernel
-    matern = type(base) is MaternKernel and base.nu == 2.5
-    if not (matern or type(base) is RBFKernel) or kernel.batch_shape.numel() != 1:
+    radial = RADIALS.get((type(base), getattr(base, "nu", None)))
+    if radial is None or kernel.batch_shape.numel() != 1:
         return None
     if kernel.active_dims is not None or base.active_dims is not None:
         return None
     lengthscale: Tensor = base.lengthscale.flatten()
     outputscale: Any = kernel.outputscale if kernel is not base else torch.ones_like(lengthscale[0])
-    return Shape(matern52 if matern else squared_exponential_, lengthscale, outputscale.reshape(()))
+    return Shape(radial, lengthscale, outputscale.reshape(()))
 
 
 class _Stationary:

@@ -1,22 +1,31 @@
 """Names of a package that are imported when they are first used (PEP 562)."""
 
+import ast
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 
-def on_first_use(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package from the names in each module, or its subpackages by "".
+def on_first_use(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """``__all__``, ``__getattr__`` and ``__dir__`` of a package that imports its names for type checkers only.
 
-    A module is relative to the package, so that a dot before it leads to a sister of the package.
+    Its ``__init__.py`` is read: the imports under ``if TYPE_CHECKING:`` are the one list of the names.
     """
-    places = {name: module for module, listed in names.items() for name in listed.split()}
+    module = sys.modules[package]
+    loader: Any = module.__loader__
+    places: dict[str, str] = {}
+    for statement in ast.parse(loader.get_source(package)).body:
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
+            for line in statement.body:
+                assert isinstance(line, ast.ImportFrom)
+                places |= {alias.name: str(line.module) for alias in line.names}
 
     def find(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = import_module(f".{places[name] or name}", package)
-        return getattr(module, name) if places[name] else module
+        if places[name] == package:
+            return import_module(f"{package}.{name}")
+        return getattr(import_module(places[name]), name)
 
-    return find, lambda: sorted({*vars(sys.modules[package]), *places})
+    return sorted(places), find, lambda: sorted({*vars(module), *places})

@@ -1,6 +1,5 @@
 """Checks of user input, shared by the whole package. Every message says what was wrong and what to change."""
 
-import dataclasses
 import inspect
 import math
 import reprlib
@@ -155,36 +154,6 @@ def check_count(minimum: int, **values: int) -> None:
     for name, value in values.items():
         if not is_number(value) or value != int(value) or value < minimum:
             raise ValueError(f"{name} must be a whole number >= {minimum}, got {quoted(value)}.")
-
-
-# What a setting of this name must be.
-POSITIVE = {"a", "b", "kappa", "moment_bound", "noise_scale", "noise_var", "norm_bound", "norm_bound_squared"}
-POSITIVE |= {"outputscale", "r", "scale"}
-COUNTS = {"dim", "horizon", "max_size", "min_size", "num_arms", "num_features", "num_initial"}
-COUNTS |= {"raw_samples", "restarts"}
-OTHERS = {
-    "alpha": check_tail_index,
-    "delta": check_delta,
-    "epsilon": check_accuracy,
-    "oversampling": check_oversampling,
-}
-
-
-def check_settings(settings: Any) -> None:
-    """Raise ``ValueError`` unless every field of a dataclass whose name is known above is in its range.
-
-    A field that may be None, by its annotation, is not checked where it is.
-    """
-    for field in dataclasses.fields(settings):
-        name, value = field.name, getattr(settings, field.name)
-        if value is None and any(word in str(field.type) for word in ("None", "Optional")):
-            continue
-        if name in POSITIVE:
-            check_positive(**{name: value})
-        elif name in COUNTS:
-            check_count(1, **{name: value})
-        elif name in OTHERS:
-            OTHERS[name](value)
 
 
 def outside_package() -> int:

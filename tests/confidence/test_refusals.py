@@ -1,4 +1,5 @@
 import math
+from dataclasses import MISSING, fields
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from bo_robust.confidence import information_gain as gains
 from bo_robust.confidence.candidate_widths import check_number, check_unit_scale
 from bo_robust.confidence.truncation import (
     ATAFourierTruncation,
+    ATANystromTruncation,
     TGPTruncation,
     median_mad,
     truncate,
@@ -21,17 +23,31 @@ ONE, TWO = torch.ones(1), torch.ones(2)
 RKHS = confidence.RKHSWidth(1.0, 0.1)
 REWARDS = np.random.default_rng(0).standard_normal(200)
 
+SETTLED = [*confidence.WIDTHS.values(), TGPTruncation, ATAFourierTruncation, ATANystromTruncation]
+
+
+def required(kind):
+    """Names of the settings of a width or a truncation that have no default."""
+    return [field.name for field in fields(kind) if field.default is MISSING]
+
+
+def with_setting(kind, name):
+    """One whose other settings are in range."""
+    valid = {name: 0.5 if name in ("alpha", "delta", "epsilon") else 5 for name in required(kind)}
+    assert kind(**valid)
+    return kind(**valid | {name: math.nan})
+
+
 CURVES = (gains.greedy, gains.greedy_bound)
 REFUSALS = [
     # widths
-    *(("num_arms", lambda n=n: FiniteWidth(n, 0.1)) for n in (2.5, "ten", None, math.inf)),
+    *((name, lambda c=c, name=name: with_setting(c, name)) for c in SETTLED for name in required(c) if name != "value"),
+    *(("num_arms", lambda n=n: FiniteWidth(n, 0.1)) for n in (2.5, "ten", None)),
     ("num_arms", lambda: RandomizedWidth(1)),
-    *(("delta", lambda d=d: FiniteWidth(5, d)) for d in ("0.1", np.array([0.1, 0.2]))),
+    ("delta", lambda: FiniteWidth(5, np.array([0.1, 0.2]))),
     *(("value", lambda v=v: ConstantWidth(v)) for v in (-1.0, "2")),
     ("scale", lambda: ConstantWidth(1.0, scale=0.0)),
     *(("t", lambda t=t: ConstantWidth(1.0)(t)) for t in (0, "1")),
-    ("norm_bound", lambda: confidence.SelfNormalizedWidth(None, 1.0, 0.1)),
-    ("epsilon", lambda: confidence.BKBWidth(1.0, 1.0, 1.0, 0.1, 1.0)),
     *(("uniform", lambda a=a: RandomizedWidth(5)(*a)) for a in ((1,), (1, 0.0, 1.0))),
     ("2 widths", lambda: check_number((ConstantWidth(1.0),) * 2, 3)),
     *(
@@ -40,8 +56,6 @@ REFUSALS = [
     ),
     # truncation
     *(("moment_bound", lambda v=v: TGPTruncation(v, 1.0)) for v in ("4", True, np.array([4.0, 1.0]))),
-    ("alpha", lambda: TGPTruncation(4.0, math.nan)),
-    ("horizon", lambda: ATAFourierTruncation(4.0, 1.0, 0.1, math.nan, 5)),
     ("t", lambda: TGPTruncation(4.0, 1.0)(0)),
     ("rule", lambda: truncate(ONE, 1.0, "drop")),
     ("y", lambda: truncate([1.0, 2.0], 1.0)),
