@@ -68,8 +68,8 @@ def test_a_trial_is_that_of_the_seed_it_counts_to():
 
 
 def test_a_replicate_is_measured_in_place_of_the_acquisition(monkeypatch):
-    again = torch.full((1, 2), 0.25).double()
-    monkeypatch.setattr(designs, "suggest_replicates", lambda model, candidates: again)
+    again = torch.full((2,), 0.25).double()
+    monkeypatch.setattr(designs, "replicates", lambda models, listed: iter([again]))
     rows = run(Robust(replicates=True), rounds=8)
     assert rows["x"][6:] == [[0.25, 0.25]] * 2
 
