@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from benchmarks.common import report
 from benchmarks.methods.designs import fitted
-from benchmarks.robustness.methods import Ax, Optuna
+from benchmarks.methods.hosts import Ax, Optuna
 from benchmarks.stats import ratios, seconds
 
 D, NOISE = 4, 0.1
@@ -56,7 +56,7 @@ def botorch(X: Tensor, Y: Tensor, seed: int) -> Work:
 
 def tool(make: Callable[[], Optuna | Ax], X: Tensor, Y: Tensor, seed: int) -> Work:
     """A study or a client with all readings, the last of which is that of its own first suggestion."""
-    loop = make().begin(SimpleNamespace(d=D), seed, np.zeros(0, dtype=bool))
+    loop = make().begin(cast(Any, SimpleNamespace(d=D)), seed, np.zeros(0, dtype=bool))
     for x, y in zip(X[:-1], Y[:-1, 0].tolist(), strict=True):
         loop.tell(x, y)
     loop.ask()

@@ -1,4 +1,4 @@
-"""What this site has beside its pages: the README, results and their pictures, tutorials, commands, changelog.
+"""What this site has beside its pages: the README, results and their pictures, tutorials, changelog.
 
 Nothing of it is committed twice. The README is the first page. Pages link to ``../../benchmarks/results/FILE`` and
 ``../results/PAGE``, as they would be read in the repository; at build time both are added to the site under
@@ -20,7 +20,6 @@ sys.path.append(str(ROOT))  # mkdocs loads this file alone
 RESULTS = ROOT / "benchmarks" / "results"
 TUTORIALS = ROOT / "docs" / "tutorials"
 OUTPUTS = TUTORIALS / "outputs"
-MARKER = "<!-- commands -->"
 
 
 class Cell(NamedTuple):
@@ -102,26 +101,6 @@ def home(readme: str) -> str:
     return re.sub(r"\[([^\]]*)\]\(([^)\s]+)\)", link, readme)
 
 
-def command_reference() -> str:
-    """Every command of ``bo-robust`` with its arguments and options, from the program itself."""
-    import typer
-
-    from bo_robust.experiments.cli import app
-
-    group: Any = typer.main.get_command(app)
-    parts = []
-    for name, command in group.commands.items():
-        parts += [f"## bo-robust {name}", "", str(command.help).strip(), ""]
-        if command.params:
-            parts += ["| argument | what it is | default |", "| --- | --- | --- |"]
-        for p in command.params:
-            label = ", ".join(p.opts) if p.param_type_name == "option" else p.name.upper()
-            default = "" if p.required or p.default in (None, False, "") else f"`{p.default}`"
-            parts.append(f"| `{label}` | {(p.help or '').strip()} | {default} |".replace("()", ""))
-        parts.append("")
-    return "\n".join(parts)
-
-
 def on_files(files: Any, config: Any) -> Any:
     """mkdocs: the files of the site that lie outside ``docs/pages`` or are written here."""
     from mkdocs.structure.files import File
@@ -147,11 +126,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """mkdocs: links to pages of results and to benchmarks/results, and the reference of the command line."""
+    """mkdocs: links to pages of results and to benchmarks/results."""
     folder = posixpath.dirname(page.file.src_uri)
     here = posixpath.relpath("results", folder or ".")
-    if MARKER in markdown:
-        markdown = markdown.replace(MARKER, command_reference())
     if not folder:
         markdown = markdown.replace("](../results/", "](results/")
     return re.sub(r"(?:\.\./)+benchmarks/results/", f"{here}/", markdown)

@@ -35,7 +35,7 @@ def test_it_is_short():
 def test_the_two_commands_stand_there_as_one_line_each():
     commands = re.findall(r"^pip install .*$", README, flags=re.M)
     assert commands == [
-        'pip install torch==2.13.0 -e ".[experiments]" && bo-robust run configs/quickstart.yaml',
+        'pip install torch==2.13.0 -e ".[benchmarks]" && python configs/quickstart.py',
         'pip install torch==2.13.0 -e ".[dev]" && pytest',
     ]
 

@@ -8,7 +8,8 @@ and Ax by their own ``recommend``.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,29 +32,30 @@ class Asked:
 
 @dataclass(frozen=True)
 class Optuna:
-    """An Optuna study with a ``sampler``: "gp", "tpe" or "robust"."""
+    """An Optuna study with a ``sampler``, "gp", "tpe" or "robust", and its settings."""
 
     every: ClassVar[int] = 5
 
     sampler: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def begin(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
-        return OptunaLoop(self.sampler, problem.d, seed)
+        return OptunaLoop(self, problem.d, seed)
 
 
 class OptunaLoop(Asked):
     """The loop over a study."""
 
-    def __init__(self, sampler: str, d: int, seed: int) -> None:
+    def __init__(self, method: Optuna, d: int, seed: int) -> None:
         import optuna
 
         from bo_robust.integrations.optuna import RobustSampler
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        make = {"gp": optuna.samplers.GPSampler, "tpe": optuna.samplers.TPESampler, "robust": RobustSampler}[sampler]
+        samplers = {"gp": optuna.samplers.GPSampler, "tpe": optuna.samplers.TPESampler, "robust": RobustSampler}
         unit: Any = optuna.distributions.FloatDistribution(0.0, 1.0)
         self.space, self.made = {f"x{i}": unit for i in range(d)}, optuna.trial.create_trial
-        self.sampler: Any = make(seed=seed)
+        self.sampler: Any = samplers[method.sampler](seed=seed, **method.settings)
         self.study = optuna.create_study(direction="maximize", sampler=self.sampler)
 
     def ask(self) -> Tensor:

@@ -1,13 +1,10 @@
 import dataclasses
-import math
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
-from benchmarks import run as runs
 from benchmarks.loops.designs import DesignsPanel
 from benchmarks.loops.outliers import Shift
 from benchmarks.methods import designs
@@ -63,10 +60,6 @@ def test_equal_models_choose_the_same():
     assert (known["x"], known["y"], known["regret"][5:]) == (plain["x"], plain["y"], plain["regret"][5:])
 
 
-def test_a_trial_is_that_of_the_seed_it_counts_to():
-    assert run(Known(), trial=2, rounds=7)["y"] == run(Known(), trial=0, seed=2, rounds=7)["y"]
-
-
 def test_a_replicate_is_measured_in_place_of_the_acquisition(monkeypatch):
     again = torch.full((2,), 0.25).double()
     monkeypatch.setattr(designs, "replicates", lambda models, listed: iter([again]))
@@ -98,23 +91,6 @@ def test_winsorized_rewards_lie_within_the_limits():
     Y = torch.tensor([[0.0], [1.0], [2.0], [3.0], [100.0], [-100.0]]).double()
     assert winsorized(Y).flatten().tolist() == [0.0, 1.0, 2.0, 3.0, 7.5, -4.5]
     assert torch.equal(winsorized(Y[:4]), Y[:4])
-
-
-@pytest.mark.slow
-def test_a_run_from_end_to_end_and_its_summary(tmp_path):
-    methods = {"RobustGP": Robust(), "SingleTaskGP": Plain()}
-    changes = {"methods": methods, "trials": 2, "rounds": 8, "compare": [tuple(methods)], "outliers": WRONG}
-    summary = runs.run([dataclasses.replace(PANEL, **changes)], tmp_path / "out")
-    traces = pd.read_parquet(tmp_path / "out" / "traces.parquet")
-    assert len(traces) == 2 * 2 * 8
-    rows, entry = traces[traces["method"] == "RobustGP"], summary["panels"][0]["methods"]["RobustGP"]
-    last = rows[rows["round"] == 8]["regret"].to_numpy()
-    assert entry["simple_regret"] == pytest.approx([last.mean(), last.std(ddof=1) / math.sqrt(2)])
-    assert entry["log10_regret"] == pytest.approx(np.log10(last).mean())
-    assert entry["found"] == rows["flagged"][rows["outlier"]].mean()
-    assert entry["false_alarms"] == rows["flagged"][~rows["outlier"]].mean()
-    gap = summary["panels"][0]["comparisons"][0]["simple_regret"]["mean"]
-    assert gap == pytest.approx(last.mean() - summary["panels"][0]["methods"]["SingleTaskGP"]["simple_regret"][0])
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,10 @@ import torch
 from benchmarks import run as runs
 from benchmarks.loops.arms import ArmsPanel, run_rounds, start_state
 from benchmarks.loops.traces import Traces
-from benchmarks.methods.arms import bayesian, self_normalized
-from benchmarks.problems.sensors import UnknownKernelTemperature
-from benchmarks.problems.unknown_hyperparameters import UnknownLengthscale, UnknownMean, UnknownPeriod
+from benchmarks.methods.arms import self_normalized
+from benchmarks.problems.unknown_hyperparameters import UnknownLengthscale, UnknownPeriod
 from benchmarks.report import findings
-from bo_robust.bandits import BKB, GPUCB, HEGPUCB, CandidateAlgorithm, ExpectedImprovement, ExpectedUCB, RandomArm
+from bo_robust.bandits import GPUCB, HEGPUCB, CandidateAlgorithm, ExpectedImprovement, ExpectedUCB, RandomArm
 from bo_robust.bandits.elimination_algorithm import eliminations
 from bo_robust.confidence import ConstantWidth
 
@@ -88,27 +87,3 @@ def test_initial_designs_are_uniform_and_the_same_for_all(tmp_path):
     # 300 draws from 0..200: mean 100 within 4 sd of 58 / sqrt(300)
     assert abs(first.mean() - 100) < 4 * 58 / np.sqrt(300)
     assert traces[(traces["round"] > 5) & (traces["method"] == "HE")]["width"].notna().all()
-
-
-def test_other_algorithms_start_from_the_true_prior_mean(device):
-    methods = {"HE": lambda p: HEGPUCB(bayesian(p), 0.1, 0.1), "GP": lambda p: GPUCB(bayesian(p))}
-    panel = dataclasses.replace(PANEL, problem=UnknownMean(), methods=methods)
-    problem, made = panel.built(range(4), device), panel.made(device)
-    he, gp = (start_state(algorithm, problem, 40) for algorithm in made.methods.values())
-    assert torch.equal(he.posterior.means[2], problem.candidates.prior_means)
-    assert torch.equal(gp.posterior.mean, problem.prior_mean)
-    true = torch.tensor(problem.candidates.true).to(device)
-    assert torch.equal(he.posterior.under(true, he.posterior.means), gp.posterior.mean)
-    bkb = dataclasses.replace(panel, methods={"BKB": BKB(ConstantWidth(1.0), oversampling=5.0)})
-    with pytest.raises(ValueError, match=r"'BKB' of panel 'p': .*prior mean"):
-        bkb.made(device)
-
-
-def test_too_large_kernels_are_refused_before_the_run(data_dir):
-    wide = dataclasses.replace(
-        PANEL,
-        problem=UnknownKernelTemperature(),
-        methods={"HE": lambda p: HEGPUCB(self_normalized(p, 2.0), p.noise_scale, 0.1)},
-    )
-    with pytest.raises(ValueError, match=r"assumes k\(x, x\) <= 1"):
-        wide.made(torch.device("cpu"))

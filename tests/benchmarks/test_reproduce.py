@@ -1,7 +1,5 @@
 """The reproduction of the papers: its claims are about what is shipped, its verdicts by hand, its page."""
 
-import dataclasses
-import json
 import math
 
 import pytest
@@ -59,34 +57,3 @@ def test_the_table_of_differences_by_hand():
     parts[1]["regrets"]["seconds"] = {"p": {"V-UCB-PROB": [0.5], "RHO-KG-APX": [2.0]}}
     *_, row = reproduce.differences({"value_at_risk/x": parts})
     assert row == "| p | the last | V-UCB Prob |  |  |  |  | -2.00 [-14.71, 10.71] (2) | 4 |"
-
-
-def test_a_run_adds_trials_until_it_ends_in_a_page(tmp_path, monkeypatch, capsys):
-    name = "unknown_hyperparameters/mean"
-    monkeypatch.setattr(reproduce, "CLAIMS", [c for c in CLAIMS if c.config == name])
-    monkeypatch.setattr(reproduce, "PICTURES", {"one": (name, "00-d-mean-k-x-x-1.png")})
-    monkeypatch.setattr(reproduce, "PAGE", tmp_path / "papers.md")
-    monkeypatch.setattr(reproduce, "RAW", tmp_path / "raw")
-    made = reproduce.panels_of
-
-    def small(name, claims, seed=0, trials=None):
-        return [dataclasses.replace(panel, trials=2, rounds=5) for panel in made(name, claims, seed)]
-
-    monkeypatch.setattr(reproduce, "panels_of", small)
-    arguments = ["--folder", str(tmp_path / "runs"), "--workers", "1", "--full", "--trials", "4"]
-    for _ in range(2):  # the second time nothing is run again
-        reproduce.main(arguments)
-        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
-        assert [row["scale"] for row in rows] == ["4 x 5"] * 2
-    kept = json.loads((tmp_path / "raw" / "papers.json").read_text())
-    assert kept["rows"] == rows
-    assert (tmp_path / "raw" / "one.png").stat().st_size > 1000
-    text = (tmp_path / "papers.md").read_text()
-    assert "## Ziomek et al. 2024" in text
-    assert text.count("| 2 (d) |") == 2
-    first, elsewhere = (reproduce.Runs(name, tmp_path / folder, True) for folder in ("runs", "nowhere"))
-    first.add(first.claims, 1)
-    elsewhere.stored = first.parts  # taken instead of running
-    elsewhere.add(elsewhere.claims, 1)
-    assert elsewhere.rows() == first.rows()
-    assert not (tmp_path / "nowhere").exists()

@@ -8,17 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import run as runs
 from benchmarks.loops.designs import DesignsPanel
-from benchmarks.loops.outliers import SomeWrong
 from benchmarks.methods import rcgp
-from benchmarks.methods.designs import Known, Plain
-from benchmarks.problems.designs import Function, Laboratory
-from benchmarks.robustness import __main__ as suite
+from benchmarks.methods.designs import Plain
+from benchmarks.problems.designs import Function
 from benchmarks.robustness import summary
 from benchmarks.robustness.grid import METHODS, REGIMES
-from benchmarks.robustness.picture import curves
-from benchmarks.robustness.picture import draw as draw_picture
 from benchmarks.robustness.summary import PLAIN, SETTINGS
 
 PANEL = DesignsPanel("branin", Function("branin"), {PLAIN: Plain()}, 1, 9, outliers=REGIMES["10% 10sd bad"])
@@ -47,25 +42,6 @@ def test_every_method_gets_the_start_and_readings_of_the_plain_loop(label, needs
     assert of_other == pytest.approx(of_plain, abs=1e-9)
     assert min(of_plain) < -5.0  # an outlier was among them
     assert other["regret"][-1] >= 0.0
-
-
-def test_finished_runs_become_rows_once(tmp_path):
-    methods, out = {PLAIN: Plain(), "known": Known()}, REGIMES["dead sensor"]
-    panels = [
-        DesignsPanel("branin", Function("branin"), methods, 2, 7, seed=3, outliers=out),
-        DesignsPanel("suzuki", Laboratory(), {PLAIN: Plain()}, 2, 11, seed=3, outliers=out),
-    ]
-    runs.run(panels, tmp_path / "out")
-    rows = suite.rows_of(tmp_path / "out", panels, "dead sensor")
-    assert {(row["problem"], row["regime"]) for row in rows} == {(name, "dead sensor") for name in ("branin", "suzuki")}
-    assert sorted({row["seed"] for row in rows}) == [3, 4]
-    assert [t for t, _ in rows[0]["curve"]] == [7]
-    assert [t for t, _ in rows[-1]["curve"]] == [10, 11]
-    assert rows[-1]["curve"][-1][1] == rows[-1]["regret"]
-    path = tmp_path / "cells.jsonl"
-    suite.add(rows, path)
-    suite.add(rows, path)
-    assert len(suite.load(path)) == len(rows) == 2 * (2 + 1)
 
 
 def row(method, regret, problem="levy2", regime="10% 10sd either", seed=0):
@@ -115,37 +91,6 @@ def test_the_report_is_the_arithmetic_of_its_rows(summarized):
     assert lines["10% 10sd either: RCGP against SingleTaskGP"]["value"] == pytest.approx(math.log10(0.5), rel=1e-3)
 
 
-def test_late_warnings_of_bad_ends_are_counted(summarized):
-    regime = "30% 10sd either"
-    regrets = {"SingleTaskGP": 1.0, "known": 0.01, "RobustGP": 0.9}
-    rows = [row(method, regret, regime=regime, seed=s) for method, regret in regrets.items() for s in range(4)]
-    name = "30% outliers: RobustGP, share of what knowing them gains"
-    for warned, late in ((None, 0), (20, 0), (38, 4)):
-        cells = [r | {"warned": warned} for r in rows]
-        line = summarized(cells, 4)[name]
-        assert line["detail"]["runs that end above .5 sd"] == 4
-        assert line["detail"]["of them with a warning"] == late
-
-
-def test_every_faulty_regime_weighs_alike(summarized):
-    """Half of the gain at one regime, all of it at the others; a seed that lacks a regime does not count."""
-    faulty = [name for name, regime in REGIMES.items() if isinstance(regime, SomeWrong)]
-    rows = [row("RobustGP", 0.1 if regime == faulty[0] else 0.01, regime=regime) for regime in faulty]
-    rows += [
-        row(method, regret, regime=regime)
-        for regime in faulty
-        for method, regret in (("SingleTaskGP", 1.0), ("known", 0.01))
-    ]
-    rows += [row(method, 1.0, regime=faulty[0], seed=1) for method in ("SingleTaskGP", "RobustGP")] + [
-        row("known", 0.001, regime=faulty[0], seed=1)
-    ]
-    lines = summarized(rows, 2)
-    share = lines["every regime with outliers: RobustGP, share of what knowing the outliers gains"]
-    assert share["detail"]["pairs"] == len(faulty) == 7
-    assert share["value"] == pytest.approx(1.0 - 0.5 / 7, rel=1e-3)
-    assert lines["contaminated: RobustGP, share of what knowing the outliers gains"]["detail"]["pairs"] == 3
-
-
 def test_differences_are_paired_and_resampled_by_problem_and_seed():
     regimes = list(REGIMES)[:3]
     rows = [row("ours", 10.0 ** -(s % 2), regime=r, seed=s) for r in regimes for s in range(10)]
@@ -159,19 +104,6 @@ def test_differences_are_paired_and_resampled_by_problem_and_seed():
     assert (high + 0.5, -0.5 - low) == (pytest.approx(reach, abs=0.06), pytest.approx(reach, abs=0.06))
     assert summary.difference(table, "ours", "none") is None
     assert summary.difference(table, "one", "theirs")["detail"]["95 %"] == [None, None]
-
-
-def test_curves_are_compared_at_the_evaluations_of_both():
-    rows = [row("RobustGP", 0.01), row("SingleTaskGP", 1.0) | {"curve": [[10, 1.0], [20, 1.0], [40, 1e-9]]}]
-    table = curves(rows)
-    gaps = (table["RobustGP"] - table["SingleTaskGP"]).dropna().droplevel(["problem", "seed"])
-    assert gaps.to_dict() == {10: 0.0, 40: pytest.approx(2.0)}  # the floor
-
-
-def test_the_picture_is_drawn_of_what_was_played(tmp_path):
-    path = tmp_path / "regret.png"
-    draw_picture(made(), path)
-    assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_leave_one_out_is_that_of_the_rows_left():
@@ -217,8 +149,3 @@ def test_rcgp_forgets_an_outlier_and_is_the_gp_of_its_targets():
     gap = (model.posterior(X).mean * scale + center) - (clean * other[1] + other[0])
     assert gap.abs().max() < 0.2
     assert model.likelihood.noise[7] > 100.0 * model.likelihood.noise.median()
-
-
-def test_units_survive_equal_readings():
-    assert rcgp.robust_units(torch.ones(5, 1).double()) == (1.0, 1.0)
-    assert rcgp.robust_units(torch.tensor([[0.0], [0.0], [0.0], [2.0]]).double())[1] == 1.0

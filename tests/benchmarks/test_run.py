@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +20,9 @@ from benchmarks.loops.arms import ArmsPanel
 from benchmarks.loops.conditions import ConditionsPanel
 from benchmarks.methods.arms import practical, tgp_level, tgp_width
 from benchmarks.methods.conditions import VUCB, Random
-from benchmarks.panel import Summary, TrialPanel
-from benchmarks.pictures import band, looks_of, values_of
 from benchmarks.problems.conditions.synthetic import Branin
 from benchmarks.problems.rewards import StudentT
 from benchmarks.problems.synthetic import RKHSFunction
-from benchmarks.statistics import mean_and_error
 from bo_robust.bandits import GPUCB, TGPUCB, RandomArm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,24 +82,6 @@ def test_a_run_over_arms(whole):
     assert entry["average_regret"] == pytest.approx([per_trial.mean(), per_trial.std(ddof=1) / 3**0.5])
     assert (rows["regret"] >= 0).all()
     assert rows["coverage"].between(0, 1).all()
-
-
-def test_a_run_over_conditions(tmp_path):
-    summary = runs.run([CONDITIONS], tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == json.loads(json.dumps(summary))
-    panel = summary["panels"][0]
-    assert panel["optimum"]["value"] == pytest.approx(0.7324785, abs=1e-6)
-    traces = pd.read_parquet(tmp_path / "out" / "traces.parquet")
-    assert len(traces) == 2 * 2 * 3
-    of = traces[traces["method"] == "V"]
-    last = of[of["round"] == 2]
-    entry = panel["methods"]["V"]
-    assert entry["log10_regret"] == pytest.approx(np.log10(last["regret"]).mean())
-    assert entry["regret_bound"] == pytest.approx(last["regret_bound"].median())
-    assert entry["regret_bound_held"] == (of["regret_bound"] >= of["regret"]).mean()
-    assert panel["methods"]["RANDOM"]["regret_bound"] is None
-    gap = panel["comparisons"][0]["log10_regret"]["mean"]
-    assert gap == pytest.approx(entry["log10_regret"] - panel["methods"]["RANDOM"]["log10_regret"])
 
 
 def test_failed_pulls_are_reported_and_the_run_goes_on(tmp_path, monkeypatch):
@@ -282,44 +260,3 @@ def test_ray_workers_leave_the_traces_of_one_process(whole, tmp_path):
     finally:
         ray.shutdown()
     same(whole, tmp_path / "out")
-
-
-@dataclass(frozen=True)
-class Die:
-    """A die whose largest side is to be found."""
-
-    sides: int = 6
-    notes: str = "A die."
-
-
-@dataclass(frozen=True)
-class DicePanel(TrialPanel):
-    unit = "throw"
-    columns, legend = {"final regret": ("regret", "{:.2f}")}, "regret: of the last throw."
-
-    def built(self, device):
-        return self.problem
-
-    def made(self, device):
-        return self
-
-    def run_trial(self, problem, method, trial):
-        sides = np.random.default_rng(trial).integers(problem.sides, size=self.rounds)
-        return {"round": list(range(self.rounds)), "regret": (problem.sides - 1.0 - sides).tolist()}
-
-    def summary(self, rows, metadata):
-        last = {label: of.groupby("trial")["regret"].last().to_numpy() for label, of in rows.items()}
-        return Summary({label: {"regret": mean_and_error(of)} for label, of in last.items()}, {"regret": last}, {})
-
-    def draw(self, traces, axes):
-        for label, look in looks_of(self.labels).items():
-            values = values_of(traces, self.labels, self.trials, "regret")[label]
-            band(axes[0], np.arange(values.shape[1]), values, label, look)
-
-
-def test_a_new_loop_is_one_class(tmp_path, capsys):
-    runs.run([DicePanel("p", Die(8), {"THROW": None}, trials=2, rounds=3)], tmp_path / "out")
-    assert len(pd.read_parquet(tmp_path / "out" / "traces.parquet")) == 2 * 3
-    said = capsys.readouterr().out
-    assert "p: 2 trials x 3 throws" in said
-    assert "lowest regret" in said

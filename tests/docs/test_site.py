@@ -9,7 +9,7 @@ import types
 import pytest
 import torch
 
-from docs.hooks import MARKER, ROOT, cells, command_reference, home
+from docs.hooks import ROOT, cells, home
 
 PAGES = ROOT / "docs" / "pages"
 BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```$", flags=re.M | re.S)
@@ -139,7 +139,11 @@ def test_the_map_names_what_is_there(row):
 
 
 def named(word):
-    """Files of the package that a path of the map means; it may begin anywhere below ``bo_robust``."""
+    """Files that a path of the map means; it may begin anywhere below ``bo_robust``, and at ``benchmarks``."""
+    if word.startswith("benchmarks/"):
+        word = word.removesuffix("/")
+        assert (ROOT / word).exists(), word
+        return [ROOT / word] if word.endswith(".py") else [*(ROOT / word).glob("*.py")]
     word = word.removeprefix("bo_robust/")
     pattern = f"{word}**/*.py" if word.endswith("/") else word
     found = [*(ROOT / "bo_robust").glob(pattern)] or [*(ROOT / "bo_robust").rglob(pattern)]
@@ -147,17 +151,9 @@ def named(word):
     return found
 
 
-def test_the_commands_are_those_of_the_program():
-    assert MARKER in (PAGES / "command_line.md").read_text(encoding="utf-8")
-    text = command_reference()
-    for command in ("run", "list"):
-        assert f"## bo-robust {command}\n" in text
-    assert "| `--trials` | Trials of every panel. |" in text
-
-
 def test_the_files_that_pages_include_exist():
     included = [name for page in PAGES.glob("*.md") for name in re.findall(r'^--8<-- "(.+)"$', page.read_text(), re.M)]
-    assert "configs/quickstart.yaml" in included
+    assert "configs/quickstart.py" in included
     assert [name for name in included if not (ROOT / name).is_file()] == []
 
 
@@ -202,6 +198,6 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert (site / "results" / "robustness" / "regret.png").is_file()
     assert 'id="bo_robust.models.TruncatedGP"' in (site / "reference" / "models.html").read_text(encoding="utf-8")
     assert "a million arms" in (site / "tutorials" / "million_arms.html").read_text(encoding="utf-8").lower()
-    assert "bo-robust run" in (site / "command_line.html").read_text(encoding="utf-8")
+    assert "configs/quickstart.py" in (site / "experiments.html").read_text(encoding="utf-8")
     foreign = re.compile(r'(?:src|href)="(https?://[^"]+\.(?:js|css|woff2?|png|svg))"')
     assert [found for p in site.rglob("*.html") for found in foreign.findall(p.read_text(encoding="utf-8"))] == []

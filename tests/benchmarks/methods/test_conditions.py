@@ -1,11 +1,9 @@
 import pytest
 import torch
-from botorch.acquisition import AcquisitionFunction
 
 from benchmarks.loops.conditions import initial_pairs
 from benchmarks.methods.conditions import (
     LNSO,
-    PAPER_WIDTH,
     VUCB,
     GPUCBMean,
     MCVaR,
@@ -104,11 +102,6 @@ def test_systematic_resampling(device):
     assert len(resample(even, 7).unique()) == 7
 
 
-def test_width_of_the_paper():
-    # sqrt(2 log(pi^2 / 0.6)) = 2.36646...
-    assert float(PAPER_WIDTH(1)) == pytest.approx(2.366, abs=1e-3)
-
-
 def test_knowledge_gradient_against_conditioned_models(device):
     """The value at risk 0.1 of four conditions is the smallest."""
     now = round_of(Hartmann3TwoOne().make(device), n=4)
@@ -139,19 +132,3 @@ def test_knowledge_gradient_against_conditioned_models(device):
         with torch.no_grad():
             slope = (kg(X + step) - kg(X - step)) / 2e-5
         assert torch.allclose(slope, gradient[:, 0, j], rtol=1e-4, atol=1e-7)
-
-
-class _NaNGradient(AcquisitionFunction):
-    """-|x - 0.3| summed, with a gradient that is NaN everywhere."""
-
-    def forward(self, X):
-        values = -(X[:, 0] - 0.3).abs().sum(-1)
-        return values + torch.sqrt(0.0 * values.detach() * values)  # 0 * inf backward
-
-
-def test_where_the_gradient_is_nan_the_best_sample_is_taken(device):
-    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64, device=device)
-    acquisition = _NaNGradient(model=None)
-    torch.manual_seed(0)
-    x = MCVaR(raw_samples=256).maximized(acquisition, bounds)
-    assert float((x - 0.3).abs().sum()) < 0.15  # 256 Sobol points leave no square of side 0.1 empty

@@ -4,10 +4,7 @@ import pytest
 import torch
 
 from benchmarks.problems.base import Trials
-from benchmarks.problems.rewards import Gaussian, StudentT
 from benchmarks.problems.tables import Abalone
-from bo_robust.bandits.posteriors.arms import ArmKernel
-from bo_robust.utils.covariance import SquaredExponential
 
 
 @pytest.fixture
@@ -40,19 +37,3 @@ def test_features_are_standardized(problem, data_dir):
     # the default lengthscale is the median distance
     some = torch.randperm(4177, generator=torch.Generator().manual_seed(0))[:1500]
     assert float(torch.pdist(problem.arms[some]).median()) == pytest.approx(3.0, abs=0.1)
-
-
-def test_kernel_noise_and_constants(problem, device):
-    moved = problem.to(device, torch.float64)
-    assert problem.kernel == SquaredExponential(3.0)
-    kernel = ArmKernel.from_covariance(moved.kernel, moved.arms)
-    assert kernel.matrix is None  # too many arms to tabulate
-    assert problem.rewards == Gaussian(0.01)
-    assert (problem.noise_var, problem.noise_scale) == (0.01, pytest.approx(0.1))
-    assert (problem.alpha, problem.moment_bound) == (1.0, pytest.approx(1.01))
-
-
-def test_settings(data_dir):
-    given = {"lengthscale": 1.5, "noise": StudentT(3.0), "noise_var": 0.1}
-    problem = Abalone(**given).make(Trials([0], 0))
-    assert (problem.kernel, problem.rewards, problem.noise_var) == (SquaredExponential(1.5), StudentT(3.0), 0.1)

@@ -22,12 +22,6 @@ def two(**changes):
     return CandidatePriors(**(settings | changes))
 
 
-def test_sizes_and_optimum():
-    problem = make()
-    assert (problem.trials, problem.num_arms) == (2, 3)
-    assert problem.optimum.tolist() == [2.0, 5.0]
-
-
 def test_to_moves_every_tensor(device):
     table = torch.zeros(4, 3, dtype=torch.float64)
     problem = make(rewards=TableRewards(table), arms=torch.zeros(3, 2, dtype=torch.float64))

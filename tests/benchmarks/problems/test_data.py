@@ -1,6 +1,5 @@
 import gzip
 import hashlib
-import io
 import sys
 
 import numpy as np
@@ -60,10 +59,6 @@ def test_the_same_content_is_accepted_however_it_is_compressed(folder):
     assert len(data.load_csv("prices")) == 2
 
 
-def test_every_data_set_can_be_prepared():
-    assert data.MAKERS.keys() == data.DATA_FILES.keys()
-
-
 def test_prepare_makes_the_file_of_a_download(tmp_path, monkeypatch, capsys):
     source, digest = tmp_path / "fin.csv", hashlib.sha256(b"Date,A\n1,2\n").hexdigest()
     source.write_bytes(b"Date,A\n1,2\n")
@@ -77,11 +72,3 @@ def test_prepare_makes_the_file_of_a_download(tmp_path, monkeypatch, capsys):
     for name, word in (("djia29", "not the expected"), ("suzuki", "is made from")):
         with pytest.raises(ValueError, match=word):
             data.prepare(name, source, tmp_path)
-
-
-def test_pickled_arrays_are_not_loaded(folder):
-    buffer = io.BytesIO()
-    np.savez(buffer, X=np.array([{"run": "me"}], dtype=object))
-    (folder / "toy/toy.npz").write_bytes(buffer.getvalue())
-    with pytest.raises(ValueError, match="allow_pickle"):
-        data.load_npz("toy")

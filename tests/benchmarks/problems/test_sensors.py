@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 
 from benchmarks.problems.base import Trials
 from benchmarks.problems.sensors import IntelLab, MetrLAWeek
@@ -23,11 +22,6 @@ def test_intel_lab(data_dir):
     assert problem.noise_var == pytest.approx(0.61, abs=0.005)
     assert problem.rewards.noise_var == problem.noise_var
     assert problem.noise_scale == pytest.approx(np.sqrt(problem.noise_var))
-
-
-def test_every_test_row_turns_up(data_dir):
-    problem = IntelLab().make(Trials(range(1500), 0))
-    assert len(torch.unique(problem.f, dim=0)) == 96
 
 
 def test_metr_la_week(data_dir):

@@ -7,9 +7,9 @@ import torch
 from scipy import linalg
 
 from benchmarks.problems.base import Trials
-from benchmarks.problems.rewards import Gaussian, ParetoRewards, SymmetricPareto
+from benchmarks.problems.rewards import Gaussian
 from benchmarks.problems.synthetic import GPDraw, ManyArms, RKHSFunction, SpikedFunction
-from bo_robust.utils.covariance import Matern, SquaredExponential
+from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.random import stream
 
 
@@ -30,33 +30,12 @@ def test_rkhs_function_is_the_sum_of_the_paper(positive, low):
     assert norm >= 1.0  # |f(x)| <= ||f|| sqrt(k(x, x)): B = max|f| is below the norm
 
 
-def test_rkhs_function_settings():
-    noise = SymmetricPareto(1.5)
-    problem = RKHSFunction(kernel="matern52", noise=noise).make(Trials(range(2), 0))
-    assert (problem.kernel, problem.rewards) == (Matern(2.5, 0.2), SymmetricPareto(1.5))
-    assert (problem.alpha, problem.noise_var, problem.noise_scale) == (pytest.approx(0.4), 1.0, None)
-    np.testing.assert_allclose(problem.arms[:, 0].numpy(), np.linspace(0, 1, 100))
-    pareto = RKHSFunction(positive=True, noise=ParetoRewards()).make(Trials(range(4), 0))
-    assert pareto.moment_bound == pytest.approx(1 / (2**0.9 * 0.1))  # B^1.9 / (2^0.9 (1 - 0.9)) with B = 1
-    assert float(pareto.f.min()) > 0.0
-
-
 def test_gp_draw_is_the_symmetric_root_times_normals():
     problem = GPDraw(num_arms=6, lengthscale=0.15).make(Trials([0, 5], 3))
     x = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(1)
     K = SquaredExponential(0.15)(x, x).numpy()
     z = np.stack([stream(3, "problem", i).standard_normal(6) for i in (0, 5)])
     np.testing.assert_allclose(problem.f.numpy(), z @ linalg.sqrtm(K).real, rtol=1e-8, atol=1e-10)
-
-
-def test_gp_draw_constants():
-    problem = GPDraw().make(Trials(range(3), 0))
-    assert problem.f.shape == (3, 1000)
-    assert (problem.rewards, problem.noise_var) == (Gaussian(0.025), 0.025)
-    assert problem.noise_scale == pytest.approx(math.sqrt(0.025))
-    assert problem.moment_bound == pytest.approx(2 * math.log(20_000) + 0.025)
-    assert float(problem.f.square().max()) < problem.moment_bound
-    assert problem.norm_bound is None
 
 
 def test_spiked_function(device):
@@ -86,11 +65,3 @@ def test_many_arms_is_the_sum_over_one_set_of_arms(device):
     assert (problem.kernel, problem.rewards) == (SquaredExponential(0.4), Gaussian(0.01))
     assert (problem.noise_var, problem.noise_scale) == (0.01, pytest.approx(0.1))
     assert problem.moment_bound == pytest.approx(1.01)
-
-
-def test_many_arms_are_evaluated_in_chunks(monkeypatch):
-    whole = ManyArms(num_arms=1000, dim=2).make(Trials([0], 0))
-    monkeypatch.setattr("benchmarks.problems.synthetic.ARM_CHUNK", 300)
-    in_chunks = ManyArms(num_arms=1000, dim=2).make(Trials([0], 0))
-    torch.testing.assert_close(in_chunks.f, whole.f, rtol=1e-12, atol=1e-14)
-    assert not torch.equal(ManyArms(num_arms=1000, dim=2).make(Trials([0], 1)).arms, whole.arms)
