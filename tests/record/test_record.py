@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.record.record import FILE, QUICK, compute, scenarios
-from tests.record.values import differences, place
+from tests.record.values import RTOL, SINGLE, differences, place
 
 SCENARIOS = scenarios()
 
@@ -20,8 +20,16 @@ def stored():
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SCENARIOS]
 )
 def test_a_scenario_gives_what_is_stored(name, stored):
-    """To the bit on the machine and versions of the record, elsewhere within the tolerances."""
+    """To the bit where processor and versions round as those of the record.
+
+    With another rounding an optimizer may end elsewhere, so that only statistics of models are compared.
+    """
     assert name in stored["scenarios"], "it is not stored; see python -m tests.record"
-    exact = place() == stored["place"]
-    found = differences(stored["scenarios"][name], compute(SCENARIOS[name]), exact, where=name)
+    here, there = place(), stored["place"]
+    if {**here, "rounding": ""} != {**there, "rounding": ""}:
+        pytest.skip("the record is of other versions")
+    if here != there and not name.startswith("statistics"):
+        pytest.skip("the processor rounds otherwise than that of the record")
+    tolerance = 0.0 if here == there else SINGLE if "single precision" in name else RTOL
+    found = differences(stored["scenarios"][name], compute(SCENARIOS[name]), tolerance)
     assert not found, "\n".join([f"{len(found)} values differ", *found[:8]])
