@@ -16,8 +16,7 @@ from gpytorch.kernels import Kernel
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
-from bo_robust.features.box import fourier_features, keep_half, outside
-from bo_robust.features.fourier import FourierFeatures, hermite_frequencies
+from bo_robust.features.fourier import FourierFeatures, fourier_features, hermite_frequencies, keep_half, outside
 from bo_robust.features.nystrom import NystromWeights, nystrom_weights
 from bo_robust.utils.covariance import GPyTorchCovariance, Shape, shape_of, squared_exponential_
 from bo_robust.utils.input_checks import check_count, check_finite, quoted
