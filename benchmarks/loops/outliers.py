@@ -63,39 +63,36 @@ class SomeWrong(Outliers):
         if not 0.0 < self.share < 1.0:
             raise ValueError(f"the share of wrong observations must be in (0, 1), got {self.share}.")
 
-
-class Off(SomeWrong):
-    """Base of those that are off by some number."""
-
     @abstractmethod
-    def shift(self, wild: np.ndarray) -> np.ndarray:
-        """What a wrong observation is off by."""
+    def changes(self, wild: np.ndarray, level: Callable[[], float]) -> dict[str, np.ndarray]:
+        """Numbers of :class:`Draws` by name, as they would be if all observations were wrong."""
 
     def applied(self, draws: Draws, hit: np.ndarray, wild: np.ndarray, level: Callable[[], float]) -> Draws:
         outlier = hit < self.share
-        return replace(draws, outlier=outlier, shift=np.where(outlier, self.shift(wild), 0.0))
+        changes = self.changes(wild, level).items()
+        return replace(draws, outlier=outlier, **{k: np.where(outlier, of, getattr(draws, k)) for k, of in changes})
 
 
 @dataclass(frozen=True)
-class Shift(Off):
+class Shift(SomeWrong):
     """A ``share`` of the observations are wrong by ``size``: too good, too bad, or on either side."""
 
     size: float = 10.0
     side: str = "either"  # or "good", "bad"
 
-    def shift(self, wild: np.ndarray) -> np.ndarray:
+    def changes(self, wild: np.ndarray, level: Callable[[], float]) -> dict[str, np.ndarray]:
         sides = {"good": np.ones_like(wild), "bad": -np.ones_like(wild), "either": np.sign(wild - 0.5)}
-        return self.size * sides[self.side]
+        return {"shift": self.size * sides[self.side]}
 
 
 @dataclass(frozen=True)
-class Cauchy(Off):
+class Cauchy(SomeWrong):
     """A ``share`` of the observations have Cauchy noise of this ``scale``."""
 
     scale: float = 1.0
 
-    def shift(self, wild: np.ndarray) -> np.ndarray:
-        return np.asarray(self.scale * np.tan(math.pi * (wild - 0.5)))
+    def changes(self, wild: np.ndarray, level: Callable[[], float]) -> dict[str, np.ndarray]:
+        return {"shift": np.asarray(self.scale * np.tan(math.pi * (wild - 0.5)))}
 
 
 @dataclass(frozen=True)
@@ -104,9 +101,16 @@ class Factor(SomeWrong):
 
     size: float = 10.0
 
-    def applied(self, draws: Draws, hit: np.ndarray, wild: np.ndarray, level: Callable[[], float]) -> Draws:
-        outlier = hit < self.share
-        return replace(draws, outlier=outlier, factor=np.where(outlier, self.size ** np.sign(wild - 0.5), 1.0))
+    def changes(self, wild: np.ndarray, level: Callable[[], float]) -> dict[str, np.ndarray]:
+        return {"factor": self.size ** np.sign(wild - 0.5)}
+
+
+@dataclass(frozen=True)
+class DeadSensor(SomeWrong):
+    """A ``share`` of the observations show one constant."""
+
+    def changes(self, wild: np.ndarray, level: Callable[[], float]) -> dict[str, np.ndarray]:
+        return {"stuck": np.full(len(wild), level())}
 
 
 @dataclass(frozen=True)
@@ -118,15 +122,6 @@ class StudentT(Outliers):
     def applied(self, draws: Draws, hit: np.ndarray, wild: np.ndarray, level: Callable[[], float]) -> Draws:
         shift = self.scale * stats.t(2).ppf(wild)
         return replace(draws, normal=np.zeros(len(wild)), shift=shift, outlier=np.abs(shift) > 1.0)
-
-
-@dataclass(frozen=True)
-class DeadSensor(SomeWrong):
-    """A ``share`` of the observations show one constant."""
-
-    def applied(self, draws: Draws, hit: np.ndarray, wild: np.ndarray, level: Callable[[], float]) -> Draws:
-        outlier = hit < self.share
-        return replace(draws, outlier=outlier, stuck=np.where(outlier, level(), np.nan))
 
 
 def draw(name: str, outliers: Outliers | None, seed: int, n: int) -> Draws:

@@ -187,7 +187,7 @@ def test_a_mistake_is_found_before_anything_is_run(tmp_path):
 
 
 def test_a_method_without_exact_form_is_refused_by_name(tmp_path):
-    panel = dataclasses.replace(CONDITIONS, methods={"V": VUCB(width=max)})
+    panel = dataclasses.replace(CONDITIONS, methods={"V": VUCB(width=max)}, compare=())
     with pytest.raises(TypeError, match=r"'V' of panel 'Branin \(1,1\)': width of .* holds <built-in function max>"):
         runs.jobs_of([panel], tmp_path, "cpu")
 
