@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,16 +34,30 @@ def file_name(index: int, panel: str) -> str:
     return f"{index:02d}-{slug or 'panel'}.png"
 
 
-def draw_panel(panel: Panel, traces: pd.DataFrame) -> bytes:
-    """A PNG file of a panel's regret by round, given the traces of the panel."""
+def picture(
+    shape: tuple[int, int], size: tuple[float, float], draw: Callable[[list[Axes]], None], title: str = ""
+) -> bytes:
+    """A PNG file of ``rows x columns`` axes, which ``draw`` fills, with one legend for all below them."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     file = io.BytesIO()
     with rc_context(THEME):
-        figure = Figure(figsize=(9.2, 3.4), layout="constrained")
-        axes = figure.subplots(1, 2)
+        figure = Figure(figsize=size, layout="constrained")
+        axes = list(figure.subplots(*shape, squeeze=False).flat)
+        draw(axes)
+        legend = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+        figure.suptitle(title)
+        figure.legend(legend.values(), legend, fontsize=8, loc="outside lower center", ncols=6)
+        figure.savefig(file, format="png", dpi=120)
+    return file.getvalue()
+
+
+def draw_panel(panel: Panel, traces: pd.DataFrame) -> bytes:
+    """A PNG file of a panel's regret by round, given the traces of the panel."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    def draw(axes: list[Axes]) -> None:
         panel.draw(traces, axes)
         for axis in axes:
             axis.set_xlabel(panel.unit)
@@ -55,11 +69,8 @@ def draw_panel(panel: Panel, traces: pd.DataFrame) -> bytes:
             axis.xaxis.set_major_locator(LogLocator(numticks=7) if high >= 10.0 * low else MaxNLocator(5))
             axis.xaxis.set_major_formatter("{x:g}")
             axis.xaxis.set_minor_formatter(NullFormatter())
-        figure.suptitle(plain_text(panel.name))
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=6)
-        figure.savefig(file, format="png", dpi=120)
-    return file.getvalue()
+
+    return picture((1, 2), (9.2, 3.4), draw, plain_text(panel.name))
 
 
 def band(

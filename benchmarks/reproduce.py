@@ -13,6 +13,7 @@ command after an interruption goes on with what is missing. Configurations that 
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import operator
@@ -31,8 +32,9 @@ import pandas as pd
 from benchmarks.claims import CLAIMS, EARLY, LATE, MEASURES, NO, OPEN, SECONDS, VAR, YES, Claim, paired, verdict
 from benchmarks.common import ROOT, environment, options
 from benchmarks.panel import Panel
+from benchmarks.pictures import LOG_TITLE, band, looks_of, picture
 from benchmarks.run import run as run_panels
-from benchmarks.statistics import log_regret, mean_interval
+from benchmarks.statistics import CONFIDENCE, log_regret
 
 PAGE = ROOT / "docs" / "results" / "papers.md"
 RAW = ROOT / "benchmarks" / "results" / "papers"
@@ -224,9 +226,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def write(all_runs: Mapping[str, Runs], rows: list[dict[str, Any]], kept: Mapping[str, Any]) -> None:
     """Write the page, its pictures and ``papers.json``; rows of configurations that did not run stay."""
     RAW.mkdir(exist_ok=True)
-    for picture, (name, file) in PICTURES.items():
+    for kept_as, (name, file) in PICTURES.items():
         if name in all_runs:
-            shutil.copy(all_runs[name].folder / "seed-0" / file, RAW / f"{picture}.png")
+            shutil.copy(all_runs[name].folder / "seed-0" / file, RAW / f"{kept_as}.png")
     risks = [of for name, of in all_runs.items() if name.startswith("value_at_risk/")]
     drawn = [of for of in risks if any("folder" in part for part in of.parts)]
     if drawn:
@@ -242,29 +244,27 @@ def write(all_runs: Mapping[str, Runs], rows: list[dict[str, Any]], kept: Mappin
 
 def draw(of: Sequence[Runs], path: Path) -> None:
     """log10 regret of the value at risk against rounds, of all methods, a panel of each problem."""
-    import matplotlib.pyplot as plt  # takes a second
     from PIL import Image
 
     panels = [(run, panel.name) for run in of for panel in run.panels]
-    rows = math.ceil(len(panels) / 3)
-    labels = dict.fromkeys(label for run in of for label in run.panels[0].labels)
-    colors: dict[Any, str] = {label: f"C{i}" for i, label in enumerate(labels)}
-    figure, axes = plt.subplots(rows, 3, figsize=(11, 3.2 * rows), layout="constrained", squeeze=False)
-    for ax, (runs, name) in zip(axes.flat, panels, strict=False):
-        for label, method in runs.traces(name).groupby("method", observed=True):
-            by_round = method.pivot_table(index="trial", columns="round", values="regret")
-            mean, low, high = mean_interval(log_regret(by_round.to_numpy()), 0.7)
-            ax.plot(by_round.columns, mean, label=label, color=colors[label], linewidth=1.2)
-            ax.fill_between(by_round.columns, low, high, color=colors[label], alpha=0.15, linewidth=0)
-        ax.set_title(name, fontsize=9)
-        ax.legend(fontsize=6)
-    for ax in axes.flat[len(panels) :]:
-        ax.remove()
-    figure.supxlabel("round")
-    figure.supylabel("log10 regret, mean and 70 % interval")
-    figure.savefig(path, dpi=70)
-    plt.close(figure)
-    Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)  # a third of the size
+    looks, rows = (
+        looks_of([*dict.fromkeys(label for run in of for label in run.panels[0].labels)]),
+        -(-len(panels) // 3),
+    )
+
+    def fill(axes: list[Any]) -> None:
+        for axis, (run, name) in zip(axes, panels, strict=False):
+            for label, method in run.traces(name).groupby("method", observed=True):
+                by_round = method.pivot_table(index="trial", columns="round", values="regret")
+                at, values = by_round.columns.to_numpy(), log_regret(by_round.to_numpy())
+                band(axis, at, values, str(label), looks[str(label)], CONFIDENCE)
+            axis.set_title(name)
+            axis.set_xlabel("round")
+        for axis in axes[len(panels) :]:
+            axis.remove()
+
+    content = picture((rows, 3), (11.0, 3.2 * rows), fill, LOG_TITLE)
+    Image.open(io.BytesIO(content)).convert("RGB").quantize(128).save(path, optimize=True)  # a third of the size
 
 
 def differences(parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:

@@ -71,6 +71,9 @@ def main(panels: Sequence[Panel], arguments: Sequence[str] | None = None) -> Non
     sizes = {key: size for key in ("trials", "rounds") if (size := getattr(given, key)) is not None}
     try:
         chosen = only([replace(panel, **sizes) for panel in panels], given.only)
+    except ValueError as error:
+        parser.error(str(error))
+    try:
         run(chosen, given.out, device=given.device, jobs=given.jobs, backend=given.backend)
     except KeyboardInterrupt:
         parser.exit(130, "interrupted; the same command again runs what is missing.\n")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import pandas as pd
 
+from benchmarks.pictures import picture
 from benchmarks.robustness.grid import MAIN
 from benchmarks.robustness.summary import PLAIN, REPORTED, Row
 from benchmarks.statistics import log_regret
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Method, label and style, in the order of the legend.
 SHOWN = {
@@ -35,29 +39,29 @@ def curves(rows: list[Row]) -> pd.DataFrame:
 
 def draw(rows: list[Row], path: Path) -> None:
     """Means over pairs of a problem and a seed, with 95 % intervals; a method of fewer than three pairs is left out."""
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(MAIN), sharey=True, figsize=(12, 3.9), layout="constrained")
-    for axis, title, regime in zip(axes, ("no wrong readings", "10 % wrong", "30 % wrong"), MAIN, strict=True):
-        table = curves([row for row in rows if row["regime"] == regime and row["problem"] in REPORTED])
-        for shift, (method, (label, color, line)) in enumerate(SHOWN.items()):
-            if method not in table:
-                continue
-            gaps = (table[method] - table[PLAIN]).dropna()
-            found = gaps.groupby("evaluation").agg(["mean", "std", "count"])
-            found = found[found["count"] > 2]
-            if len(found):
-                pairs = len(gaps.groupby(["problem", "seed"]))
-                places = found.index + 0.4 * (shift - 2)  # beside one another
-                reach = 1.96 * found["std"] / found["count"] ** 0.5
-                shown = {"label": f"{label} ({pairs} pairs)", "color": color, "ls": line}
-                axis.errorbar(places, found["mean"], reach, capsize=2, lw=1.5, **shown)
-        axis.axhline(0.0, color="tab:gray", lw=1)
-        axis.set(title=title, xlabel="evaluations")
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("log10 regret minus that of SingleTaskGP")
-    legend = dict(zip(*reversed(axes[0].get_legend_handles_labels()), strict=True))
-    figure.legend(legend.values(), legend, loc="outside lower center", ncols=max(len(legend), 1), fontsize=8)
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
+    def fill(axes: list[Axes]) -> None:
+        for axis, title, regime in zip(axes, ("no wrong readings", "10 % wrong", "30 % wrong"), MAIN, strict=True):
+            if axis is not axes[0]:
+                axis.sharey(axes[0])
+            _regime(axis, curves([row for row in rows if row["regime"] == regime and row["problem"] in REPORTED]))
+            axis.set(title=title, xlabel="evaluations")
+        axes[0].set_ylabel("log10 regret minus that of SingleTaskGP")
+
+    path.write_bytes(picture((1, len(MAIN)), (12.0, 3.9), fill))
+
+
+def _regime(axis: Axes, table: pd.DataFrame) -> None:
+    for shift, (method, (label, color, line)) in enumerate(SHOWN.items()):
+        if method not in table:
+            continue
+        gaps = (table[method] - table[PLAIN]).dropna()
+        found = gaps.groupby("evaluation").agg(["mean", "std", "count"])
+        found = found[found["count"] > 2]
+        if len(found):
+            pairs = len(gaps.groupby(["problem", "seed"]))
+            places = found.index + 0.4 * (shift - 2)  # beside one another
+            reach = 1.96 * found["std"] / found["count"] ** 0.5
+            shown: Any = {"label": f"{label} ({pairs} pairs)", "color": color, "ls": line}
+            axis.errorbar(places, found["mean"], reach, capsize=2, lw=1.5, **shown)
+    axis.axhline(0.0, color="tab:gray", lw=1)
