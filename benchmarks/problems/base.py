@@ -51,7 +51,7 @@ class OverArms(ABC):
     - ``num_arms``: n, the number of arms. Problems on the line have even points of [0, 1].
     - ``kernel``: "se", "matern12", "matern32" or "matern52", with k(x, x) = 1.
     - ``lengthscale``: l > 0 of the kernel.
-    - ``noise``: Reward model, e.g. ``StudentT()``. By default Gaussian noise of variance ``noise_var``.
+    - ``noise``: Reward model, e.g. ``StudentT()``.
     - ``noise_var``: lambda of the posterior.
     - ``alpha``: Tail index in (0, 1]. None takes that of the reward model.
     - ``noise_scale``: R > 0. The noise is Gaussian of variance R^2, as is lambda.

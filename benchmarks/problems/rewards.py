@@ -231,15 +231,12 @@ class ParetoRewards(NoiseModel):
         return bound ** (1.0 + alpha) / (2.0**alpha * (1.0 - alpha))
 
 
-def reward_fields(
-    noise: NoiseModel | None, default: NoiseModel, f: Tensor, bound: float, alpha: float | None
-) -> dict[str, Any]:
+def reward_fields(model: NoiseModel, f: Tensor, bound: float, alpha: float | None = None) -> dict[str, Any]:
     """The fields ``rewards``, ``alpha``, ``moment_bound`` and ``noise_scale`` of a :class:`~.base.Problem`.
 
-    ``noise`` None takes the model ``default``, and ``alpha`` None that of the model. ``bound`` bounds the mean rewards
-    |f|, ``s x n``. ``ValueError`` is raised for means that the model cannot have, or an infinite moment.
+    ``alpha`` None takes that of the model. ``bound`` bounds the mean rewards |f|, ``s x n``. ``ValueError`` is raised
+    for means that the model cannot have, or an infinite moment.
     """
-    model = default if noise is None else noise
     model.check_means(f)
     alpha = model.default_alpha if alpha is None else alpha
     moment_bound = model.moment_bound(alpha, bound)

@@ -20,6 +20,7 @@ ARM_CHUNK = 1 << 14  # arms whose covariances with the centers of the bumps are 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)  # quadrature on [-1, 1], the support of phi
 PHI = np.exp(-1.0 / (1.0 - NODES**2))
 HALF_WIDTH = 0.44647931378221695  # h(HALF_WIDTH) = h(0) / 2
+T3 = StudentT(3.0)
 NUS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 
 
@@ -35,7 +36,7 @@ class RKHSFunction(OverArms):
     kernel: str = "se"
     lengthscale: float = 0.2
     positive: bool = False  # Whether a_i are from U[0, 1], so that f > 0 (Pareto rewards need it)
-    noise: NoiseModel | None = None  # None is Student-t noise of 3 degrees of freedom
+    noise: NoiseModel = T3
     noise_var: float = 1.0  # lambda of the posterior (the paper: 1), not the variance of the noise
     alpha: float | None = None
 
@@ -46,7 +47,7 @@ class RKHSFunction(OverArms):
         f, norms = (np.array(part) for part in zip(*drawn, strict=True))
         sups = np.abs(f).max(axis=1)
         means, norms = torch.from_numpy(f / sups[:, None]), norms / sups
-        rewards = reward_fields(self.noise, StudentT(3.0), means, 1.0, self.alpha)
+        rewards = reward_fields(self.noise, means, 1.0, self.alpha)
         notes = (
             f"Random function of the RKHS of {covariance}, f / max|f|, "
             f"a_i ~ U[{0 if self.positive else -1}, 1]; rewards {rewards['rewards']}; regret on the scale of f. "
@@ -66,9 +67,7 @@ class GPDraw(OverArms):
 
     num_arms: int = 1000
     lengthscale: float = 0.2
-    noise: NoiseModel | None = None
     noise_var: float = 0.025
-    alpha: float | None = None
     design_share: float = 1.0  # in (0, 1]: an initial design is drawn from this share of the arms, the leftmost
 
     def make(self, trials: Trials) -> Problem:
@@ -79,7 +78,7 @@ class GPDraw(OverArms):
         root = square_root(0.5 * (K + K.T))
         means = torch.from_numpy(np.stack([root @ rng.standard_normal(self.num_arms) for rng in trials.streams()]))
         sup = math.sqrt(2.0 * math.log(2.0 * self.num_arms / SUP_DELTA))
-        rewards = reward_fields(self.noise, Gaussian(self.noise_var), means, sup, self.alpha)
+        rewards = reward_fields(Gaussian(self.noise_var), means, sup)
         notes = (
             f"Draw from the GP prior of {covariance}; rewards {rewards['rewards']}; regret on the scale of f. A "
             f"draw has no finite RKHS norm on the line, so no B; v uses max|f| <= sqrt(2 log(2n/{SUP_DELTA:g})) = "
@@ -133,9 +132,7 @@ class ManyArms(OverArms):
     num_arms: int = 10_000
     dim: int = 6  # d
     lengthscale: float = 0.5
-    noise: NoiseModel | None = None
     noise_var: float = 0.01
-    alpha: float | None = None
 
     def make(self, trials: Trials) -> Problem:
         check_count(1, num_arms=self.num_arms, dim=self.dim)
@@ -151,7 +148,7 @@ class ManyArms(OverArms):
             top = means[row].abs().max()
             means[row] /= top
             norms[row] = float((a @ covariance(centers, centers) @ a).sqrt() / top)
-        rewards = reward_fields(self.noise, Gaussian(self.noise_var), means, 1.0, self.alpha)
+        rewards = reward_fields(Gaussian(self.noise_var), means, 1.0)
         notes = (
             f"{self.num_arms} arms uniform in [0, 1]^{self.dim}, one set for all trials; f / max|f| of {TERMS} "
             f"bumps of {covariance} per trial; rewards {rewards['rewards']}; regret on the scale of f. "

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from benchmarks.problems.base import OverArms, Problem, Trials
 from benchmarks.problems.data import load_csv, load_npz
-from benchmarks.problems.rewards import Gaussian, NoiseModel, TableRewards, reward_fields
+from benchmarks.problems.rewards import Gaussian, TableRewards, reward_fields
 from bo_robust.confidence.truncation import median_mad
 from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.input_checks import quoted
@@ -185,9 +185,7 @@ class Abalone(OverArms):
     # l > 0 of the squared exponential kernel. The default is about the median distance of two arms (3.01); it is chosen
     # without the target.
     lengthscale: float = 3.0
-    noise: NoiseModel | None = None
     noise_var: float = 0.01
-    alpha: float | None = None
 
     def make(self, trials: Trials) -> Problem:
         covariance = SquaredExponential(self.lengthscale)
@@ -198,7 +196,7 @@ class Abalone(OverArms):
         rings = table["rings"].to_numpy(dtype=np.float64)
         f = (rings - rings.min()) / (rings.max() - rings.min())
         means, X = trials.share(f), torch.from_numpy(features)
-        rewards = reward_fields(self.noise, Gaussian(self.noise_var), means, 1.0, self.alpha)
+        rewards = reward_fields(Gaussian(self.noise_var), means, 1.0)
         notes = (
             f"UCI abalone (Nash et al. 1994), {covariance} on standardized features; rewards "
             f"{rewards['rewards']}; f is the real target, (rings - {rings.min():g}) / "

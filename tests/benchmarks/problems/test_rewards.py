@@ -144,7 +144,7 @@ def test_moment_bounds_by_hand(device):
         (lambda: SymmetricPareto(index=0.9), "index must be > 1"),
         (lambda: Gaussian(noise_var=-1.0), "noise_var must be"),
         (lambda: RareSpikes(probability=0.0), "probability of a spike"),
-        (lambda: reward_fields(ParetoRewards(), Gaussian(1.0), torch.zeros(1, 2) - 1.0, 1.0, None), "f >= 0"),
+        (lambda: reward_fields(ParetoRewards(), torch.zeros(1, 2) - 1.0, 1.0), "f >= 0"),
         (lambda: SymmetricPareto(1.5).moment_bound(0.6, 1.0), r"no finite moment of order 1 \+ alpha = 1\.6"),
         (lambda: StudentT(2.0).moment_bound(1.0, 1.0), "no finite moment"),
         (lambda: ParetoRewards().moment_bound(1.0, 1.0), "alpha < 1"),
@@ -158,9 +158,9 @@ def test_refusals_say_what_to_change(call, message):
 
 def test_reward_fields():
     f = torch.zeros(1, 2)
-    default = reward_fields(None, Gaussian(0.04), f, 2.0, None)
+    default = reward_fields(Gaussian(0.04), f, 2.0)
     assert (default["rewards"], default["alpha"], default["noise_scale"]) == (Gaussian(0.04), 1.0, pytest.approx(0.2))
     assert default["moment_bound"] == pytest.approx(4.04)
-    given = reward_fields(StudentT(3.0), Gaussian(0.04), f, 1.0, 0.5)
+    given = reward_fields(StudentT(3.0), f, 1.0, 0.5)
     assert (given["rewards"], given["alpha"], given["noise_scale"]) == (StudentT(3.0), 0.5, None)
     assert given["moment_bound"] == StudentT(3.0).moment_bound(0.5, 1.0)
