@@ -149,16 +149,16 @@ def test_a_run_that_was_stopped_goes_on(whole, tmp_path, monkeypatch, capsys):
 
 
 def test_what_was_edited_runs_anew_and_the_rest_stays(tmp_path, monkeypatch):
-    first = runs.run(plain(rounds=5), tmp_path)
+    first = runs.run(plain(rounds=6), tmp_path)
     before = files(tmp_path)
-    assert runs.run(plain(rounds=5), tmp_path)["panels"] == first["panels"]
+    assert runs.run(plain(rounds=6), tmp_path)["panels"] == first["panels"]
     assert files(tmp_path) == before
     edited = METHODS | {"TGP": lambda p: TGPUCB(practical(p), tgp_level(p), rule="clip")}
-    runs.run(plain(rounds=5, methods=edited), tmp_path)
+    runs.run(plain(rounds=6, methods=edited), tmp_path)
     assert before.items() < files(tmp_path).items()
     assert len(files(tmp_path)) == 4 + 2
     monkeypatch.setattr(keys, "code", lambda: "another")  # of other code all
-    runs.run(plain(rounds=5), tmp_path)
+    runs.run(plain(rounds=6), tmp_path)
     assert len(files(tmp_path)) == 4 + 2 + 4
 
 
