@@ -187,23 +187,21 @@ class StationaryEvidence(Evidence):
         """
         values, X, (n, d) = self._all(theta), self._X[kept], (len(kept), self._X.shape[1])
         noise, residual = self._noise(values, unit, extra_noise)[kept], y[kept] - values[-1]
-        # Triangles of symmetric matrices, in LAPACK's rectangular full packed format.
         points = self._points(values, X)
-        covariance, slope = self._covariance(values, lapack.dtrttf(_squares(points).T)[0])
-        diagonal = _diagonal(n)
-        covariance[diagonal] += noise
-        root, failed = lapack.dpftrf(n, covariance, overwrite_a=True)
+        covariance, slope = self._covariance(values, _squares(points).T)  # .T: LAPACK stores columns one by one
+        covariance[np.diag_indices(n)] += noise
+        root, failed = lapack.dpotrf(covariance, lower=True, clean=False, overwrite_a=True)
         if failed:
             return IMPOSSIBLE, np.zeros_like(self.start)
-        log_det = 2.0 * float(np.log(root[diagonal]).sum())
-        weights = lapack.dpftrs(n, root, residual[:, None])[0]
-        quadratic = float(residual @ weights[:, 0])
+        log_det = 2.0 * float(np.log(root.diagonal()).sum())
+        weights, _ = lapack.dpotrs(root, residual, lower=True)
+        quadratic = float(residual @ weights)
         evidence = 0.5 * (quadratic + log_det + n * LOG_2PI)
-        inverse, _ = lapack.dpftri(n, root, overwrite_a=True)
-        W = lapack.dsfrk(n, 1, -1.0, weights, 1.0, inverse, overwrite_c=True)
-        diagonal_W = W[diagonal]
-        V, _ = lapack.dtfttr(n, np.multiply(W, slope, out=W))
-        scaled, V_points = points[:, :d], blas.dsymm(1.0, V, points)
+        inverse, _ = lapack.dpotri(root, lower=True, overwrite_c=True)
+        W = blas.dsyr(-1.0, weights, lower=True, a=inverse, overwrite_a=True)  # the lower half
+        diagonal_W = W.diagonal().copy()
+        V = np.multiply(W, slope, out=W)
+        scaled, V_points = points[:, :d], blas.dsymm(1.0, V, points, lower=True)
         gradient = np.zeros_like(values)
         gradient[:d] = V_points[:, -1] @ scaled**2 - (scaled * V_points[:, :d]).sum(0)
         if self._scaled:  # dA is the covariance of f itself, A less the noise, and tr(W A) is n - r' w
@@ -299,13 +297,6 @@ def _squares(points: Array) -> Array:
     swapped = points.copy()
     swapped[:, -2:] = points[:, :-3:-1]
     return points @ swapped.T
-
-
-@cache
-def _diagonal(n: int) -> Indices:
-    """Where the diagonal of an ``n x n`` matrix stands in LAPACK's rectangular full packed format."""
-    places, _ = lapack.dtfttr(n, np.arange(n * (n + 1) / 2.0))
-    return np.asarray(places.diagonal().astype(int))
 
 
 def evidence_of(model: SingleTaskGP) -> Evidence:

@@ -81,7 +81,7 @@ def matern52(square: Tensor) -> Tensor:
 
 def _squared_exponential_slope(half: Array, scale: float) -> tuple[Array, Array]:
     covariance = scale * np.exp(half, out=half)
-    return covariance, covariance.copy()
+    return covariance, np.copy(covariance, order="K")
 
 
 def _matern52_slope(half: Array, scale: float) -> tuple[Array, Array]:

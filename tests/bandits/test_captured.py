@@ -125,17 +125,6 @@ def test_replayed_blocks_are_the_eager_rounds_to_the_bit(name, dense, simulated,
         assert torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize(("name", "dense"), CASES)
-def test_replays_from_nan_give_no_arm_out_of_range(name, dense, simulated, monkeypatch):
-    state, graphs = start(name, dense, monkeypatch), Graphs()
-    for _, part, x in captured._parts(state):
-        if part == "mean":
-            x[: len(x) // TRIALS], x[-1, -1] = torch.nan, torch.nan
-    arms = run(name, state, graphs)[:, 0]
-    assert graphs.replays == replays_of(name)
-    assert ((arms >= 0) & (arms < N)).all()
-
-
 def test_blocks_that_grow_are_captured_anew(simulated, monkeypatch):
     """Low rank, every arm new: blocks of 4, then of 6 and of 10 rounds, as the rows in use become 24 and 40."""
     states, graphs = [], Graphs()

@@ -55,6 +55,9 @@ def test_examples_cover_the_registry():
     [
         # 1 * 1 * pi^2 / (6 delta) = e^2 at delta = pi^2 / (6 e^2) = 0.2226; sqrt(2 * 2) = 2
         (FiniteWidth(1, math.pi**2 / (6 * E**2)), 1, {}, 2.0),
+        (BayesianFiniteWidth(1, math.pi**2 / (3 * E**2)), 1, {}, 2.0),
+        # 1.5 + 0.5 sqrt(2 (1 + 1 + 2)) with log(1 / delta) = 2
+        (SelfNormalizedWidth(1.5, 0.5, E**-2), 3, {"information_gain": 1.0}, 1.5 + 0.5 * math.sqrt(8.0)),
         # the grid has at least one point: b = 1e-9 leaves 2 * 5 only
         (CompactWidth(1, PI2 / E, a=PI2 / 4, b=1e-9, r=1.0), 2, {}, math.sqrt(10.0)),
         # log^3(1 / e^-1) = 1; 2 * 2 + 300 * 0.32 = 100
@@ -80,35 +83,12 @@ def test_examples_cover_the_registry():
         (ATANystromWidth(1.0, 8.0, 0.5, 4.0, 20 / E**8, 5, 1, epsilon=0.75), 65, {}, 35.0),
         # alpha = 3, L = 1 + log(4 / .25 + 1) after 4 rewards, sum sigma~^2 = 2: 2 sqrt(3 L 2 + log 10) + 1 + sqrt 2
         (BKBWidth(1.0, 0.5, 0.25, 0.1, 0.5), 5, {"information_gain": 2.0}, BKB_AT_5),
-        # 1 + 4 * 16^(1/4) * sqrt(log 16 / 4), b_16 with v = 16 and alpha = 1
-        # 1 + sqrt(16 / 4) * 8^(2/3) * log(16 * 5)^(1/3) * 64^(1/6)
         (ConstantWidth(2.5), 7, {}, 2.5),
         (ConstantWidth(0.0), 7, {}, 0.0),
-        # log 7 = 1.945910149
     ],
 )
 def test_hand_computed(width, t, kwargs, expected):
     assert width(t, **kwargs) == pytest.approx(expected, rel=1e-13, abs=1e-15)
-
-
-def test_golden(golden):
-    def value(name, t=1, B=None, R=None, v=None, d=None, logdet=0.0, information_gain=0.0, **rest):
-        if name.startswith("finite"):
-            return FiniteWidth(**rest)(t)
-        if name.startswith("compact"):
-            return CompactWidth(dim=d, **rest)(t)
-        if name.startswith("RKHS"):
-            return RKHSWidth(B, **rest)(t, information_gain)
-        if name.startswith("self-normalised"):
-            return SelfNormalizedWidth(B, R, **rest)(t, information_gain)
-        if name.startswith("TGP"):  # golden t is the number of observations, its width that of round t + 1
-            return TGPWidth(B, v, **rest)(t + 1, logdet / 2)
-        assert name.startswith("HE Bayesian finite")
-        return BayesianFiniteWidth(**rest)(t)
-
-    assert len(golden["widths"]) == 7
-    for case in golden["widths"]:
-        assert value(case["name"], **case["args"]) == pytest.approx(case["width"], rel=1e-12), case["name"]
 
 
 @pytest.mark.parametrize("name", WIDTHS)

@@ -15,17 +15,14 @@ from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
 from ax.utils.common.random import with_rng_seed
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 
-from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
 from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
 from bo_robust.integrations.ax import (
     RobustAcquisition,
     complete_observed,
     generation_strategy,
-    held_trials,
     outlier_trials,
     recommend,
 )
-from bo_robust.models import RobustGP
 from bo_robust.proposals.methods import METHODS as DECLARED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +41,6 @@ METHODS = {
     "bkb": {"noise_var": 0.01},
 }
 CLASSES = {name: (row.model, row.acquisition or qLogNoisyExpectedImprovement) for name, row in DECLARED.items()}
-HEAVY = ("tgp-ucb", "ata-gp-ucb")
 SEARCH = {"num_restarts": 2, "raw_samples": 16, "seed": 0}
 
 
@@ -98,87 +94,46 @@ def fitted(client):
 
 
 CONTINUE = """
-import json, sys
+import json, sys, torch
 from ax.api.client import Client
 from bo_robust.integrations import ax
-import torch
 torch.set_num_threads(1)
-out = {}
-for method, file in json.load(sys.stdin).items():
-    client, measured = Client.load_from_json_file(file), []
-    for _ in range(2):
-        ((index, p),) = client.get_next_trials(max_trials=1).items()
-        client.complete_trial(index, raw_data={"y": 0.5 - 0.3 * (p["x"] - 1.0) ** 2 - (p["z"] - 0.5) ** 2})
-        measured.append(p)
-    strategy = client._generation_strategy
-    surrogate = strategy.adapter.generator.surrogate
-    acqf = strategy.adapter.generator._acquisition.acqf
-    acqf = getattr(acqf, "acqf", acqf)  # of designs alone
-    names = [strategy.current_node_name, type(surrogate.model).__name__, type(acqf).__name__]
-    out[method] = {"measured": measured, "names": names, "rewards": surrogate.training_data[0].Y[:, 0].tolist()}
-print("RESULT" + json.dumps(out))
+clients = [Client.load_from_json_file(file) for file in sys.argv[1:]]
+asked = [next(iter(client.get_next_trials(max_trials=1).values())) for client in clients]
+models = [type(c._generation_strategy.adapter.generator.surrogate.model).__name__ for c in clients]
+print("RESULT" + json.dumps([asked, models]))
 """
 
 
-@pytest.fixture(scope="module")
-def continued(tmp_path_factory):
-    """15 trials by every method, two pending at times; and what a new process does with their files."""
-    folder, files, first = tmp_path_factory.mktemp("ax"), {}, {}
-    pending, patch = [], pytest.MonkeyPatch()
-    for acqf in (GPUCB, EliminationUCB, ValueAtRiskUCB):
-        original = acqf.set_X_pending
-        patch.setattr(acqf, "set_X_pending", lambda self, X=None, to=original: pending.append(X) or to(self, X))
-    start = qLogNoisyExpectedImprovement._init_baseline
-    patch.setattr(
-        qLogNoisyExpectedImprovement,
-        "_init_baseline",
-        lambda self, X_pending, **given: pending.append(X_pending) or start(self, X_pending=X_pending, **given),
-    )
-    for method in METHODS:
-        pending.clear()
-        client = make(method)
-        measured = run(client, 11, outlier=2 if method in HEAVY else None) + run(client, 2, at_once=2)
-        first[method] = measured, fitted(client), [X for X in pending if X is not None]
-        files[method] = str(folder / f"{method}.json")
+@pytest.mark.slow
+def test_a_stored_client_goes_on_in_a_new_process(tmp_path):
+    """Every method's classes are found, and asked for the same."""
+    clients = {method: make(method, initial=5) for method in METHODS}
+    files = {method: str(tmp_path / f"{method}.json") for method in METHODS}
+    for method, client in clients.items():
+        run(client, 6, outlier=2)
         client.save_to_json_file(files[method])
-    patch.undo()
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CONTINUE],
-        input=json.dumps(files),
+        [sys.executable, "-W", "ignore", "-c", CONTINUE, *files.values()],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return first, json.loads(done.stdout.split("RESULT")[1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
-def test_loop_with_pending_trials_goes_on_in_a_new_process(continued, method):
-    measured, generator, pending = continued[0][method]
-    model, acqf = CLASSES[method]
-    assert len(measured) == 15
-    assert type(generator.surrogate.model) is model
-    assert type(generator._acquisition) is RobustAcquisition
-    asked = generator._acquisition.acqf
-    assert type(getattr(asked, "acqf", asked)) is acqf  # of designs alone
-    # the second of each pair saw the first as pending
-    first = [measured[11], measured[13]]
-    assert [X.tolist() for X in pending] == [[[pytest.approx(p["x"]), pytest.approx(p["z"])]] for p in first]
-    # rewards are as reported, in the order of the trials
-    rewards = [-50.0 if i == 2 and method in HEAVY else f(p) for i, p in enumerate(measured)]
-    assert generator.surrogate.training_data[0].Y[:, 0].tolist() == pytest.approx(rewards[:13])
-    # sane: close to the best there is (V-UCB runs bad conditions on purpose)
-    if method == "v-ucb":
-        assert min(abs(p["x"] - 1.0) for p in measured[5:]) < 0.15
-    else:
-        assert max(map(f, measured[5:])) > 0.45
-    then = continued[1][method]
-    assert then["names"] == [method, model.__name__, acqf.__name__]
-    rewards.append(f(then["measured"][0]))
-    assert then["rewards"] == pytest.approx(rewards, abs=1e-6)
-    assert all(-1.0 <= p["x"] <= 3.0 and 0.0 <= p["z"] <= 1.0 for p in then["measured"])
+    asked, models = json.loads(done.stdout.split("RESULT")[1])
+    for there, kind, (method, client) in zip(asked, models, clients.items(), strict=True):
+        here = ask(client)[1]
+        model, acqf = CLASSES[method]
+        generator = fitted(client)
+        assert kind == type(generator.surrogate.model).__name__ == model.__name__
+        assert type(generator._acquisition) is RobustAcquisition
+        inner = generator._acquisition.acqf
+        assert type(getattr(inner, "acqf", inner)) is acqf  # of designs alone
+        assert there.keys() == here.keys()
+    model = fitted(clients["tgp-ucb"]).surrogate.model
+    assert model.truncation == TGPTruncation(1.0, 1.0)
+    assert model.truncated[:, 0].nonzero().tolist() == [[2]]
+    assert isinstance(fitted(clients["gp-ucb"]).surrogate.model.truncation, NoTruncation)
 
 
 def test_a_loaded_client_asks_the_same_with_the_seed_that_its_file_lacks(tmp_path):
@@ -189,67 +144,6 @@ def test_a_loaded_client_asks_the_same_with_the_seed_that_its_file_lacks(tmp_pat
     with with_rng_seed(0):
         (again,) = run(loaded, 1)
     assert again == pytest.approx(run(client, 1)[0], abs=1e-6)
-
-
-@pytest.mark.slow
-def test_outliers_are_truncated(continued):
-    model = continued[0]["tgp-ucb"][1].surrogate.model
-    assert model.truncation == TGPTruncation(1.0, 1.0)
-    assert model.truncated[:, 0].nonzero().tolist() == [[2]]
-    assert isinstance(continued[0]["gp-ucb"][1].surrogate.model.truncation, NoTruncation)
-    assert continued[0]["ata-gp-ucb"][1].surrogate.model.truncated_share > 0
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_minimization_mirrors_maximization(method):
-    """The model sees rewards as reported; the sign is that of the weight, and of HE-GP-UCB's own setting."""
-    best, first = [], []
-    for objective, sign in (("y", 1.0), ("-y", -1.0)):
-        client = make(method, objective, initial=4)
-        measured = run(client, 8, sign)
-        best.append(max(map(f, measured[4:])))
-        first.append(measured[4])
-        targets = fitted(client).surrogate.training_data[0].Y[:, 0].tolist()
-        assert targets == pytest.approx([sign * f(p) for p in measured[:7]])
-    assert min(best) > {"v-ucb": 0.1, "robust": 0.2, "bkb": 0.2}.get(method, 0.4)
-    assert first[0] == pytest.approx(first[1], abs=1e-2)
-
-
-@pytest.mark.parametrize(("objective", "sign"), [("y", 1.0), ("-y", -1.0)])
-def test_on_a_box_an_outlier_that_is_too_good_is_measured_again(objective, sign, tmp_path):
-    """In any units, on a logarithmic parameter, across a file; no other design is measured twice."""
-    z = RangeParameterConfig(name="z", parameter_type="float", bounds=(1e-3, 1.0), scaling="log")
-    client = client_of(generation_strategy(initial=8, **SEARCH), [*box(x=(-1.0, 3.0)), z], objective)
-    rows = []
-    for t in range(14):
-        if t == 8:
-            client.save_to_json_file(str(tmp_path / "ax.json"))
-            client = Client.load_from_json_file(str(tmp_path / "ax.json"))
-        index, p = ask(client)
-        client.complete_trial(index, raw_data={"y": sign * (1e3 * f(p) + 1e4 * (t == 3))})
-        rows.append(p)
-    again = [tuple(p.values()) for p in rows]
-    assert len(set(again)) == 13
-    assert again[8] == pytest.approx(again[3])
-    model = fitted(client).surrogate.model
-    assert type(model) is RobustGP
-    assert model.maximize is (sign > 0.0)
-    assert outlier_trials(client) == [3]
-    x, value = recommend(client)
-    assert x in rows
-    assert f(x) == max(map(f, rows)) or abs(sign * value - 1e3 * f(x)) < 100.0
-
-
-def test_on_finitely_many_designs_an_outlier_that_is_too_good_is_measured_again():
-    grid = [choices("x", [-1.0 + 0.25 * i for i in range(17)]), choices("z", [0.0, 0.25, 0.5, 0.75, 1.0])]
-    client = make("robust", parameters=grid, initial=10, noise_var=None)
-    rows = run(client, 10, outlier=None)
-    index, p = ask(client)
-    client.complete_trial(index, raw_data={"y": 60.0})
-    assert ask(client)[1] == p
-    assert ask(client)[1] != p
-    assert outlier_trials(client) == [index]
-    assert len(rows) == 10
 
 
 def unordered(name, values):
@@ -299,20 +193,6 @@ def test_a_finite_space_is_tried_whole_before_an_arm_is_repeated(parameters, arm
     assert set(measure(client, 1)) <= set(tried)  # all are known, and one is measured again
 
 
-def test_an_initial_design_repeats_no_arm_while_there_are_others():
-    client = finite([unordered("s", list("uvw")), FLAG], initial=8)
-    tried = measure(client, 8)
-    assert len(set(tried)) == 6
-
-
-def test_pending_arms_of_an_unordered_choice_are_not_proposed():
-    client = finite([unordered("s", list("uvwx")), whole("k", 1, 2)])
-    known = measure(client, 4)
-    pending = [ask(client)[1] for _ in range(4)]
-    assert len({(p["k"], p["s"]) for p in pending} | set(known)) == 8
-    ask(client)  # no error, though all are observed or pending
-
-
 def test_several_points_at_once_are_different_arms():
     client = finite([unordered("s", list("uvwx")), whole("k", 1, 2)])
     known = measure(client, 3)
@@ -349,32 +229,6 @@ def test_more_arms_than_are_listed_are_searched_without_known_ones():
     assert len(set(measure(client, 6))) == 6
 
 
-@pytest.mark.parametrize("ordered", [False, True])
-def test_a_good_outlier_of_a_choice_is_measured_again(ordered, tmp_path):
-    choice = ChoiceParameterConfig(name="s", values=list("uvwx"), parameter_type="str", is_ordered=ordered)
-    client = finite([choice, whole("k", 1, 8)], initial=5)
-    arms = [(s, k) for s in "uvwx" for k in range(1, 9)][::2]
-    for j, (s, k) in enumerate(arms):
-        index = client.attach_trial(parameters={"s": s, "k": k})
-        y = -0.1 * (k - 4) ** 2 + 0.3 * "uvwx".index(s)
-        client.complete_trial(index, raw_data={"y": y + 20.0 * (j == 6)})
-    client.save_to_json_file(str(tmp_path / "client.json"))
-    for one in (client, Client.load_from_json_file(str(tmp_path / "client.json"))):
-        assert outlier_trials(one) == [6]
-        assert ask(one)[1] == {"s": arms[6][0], "k": arms[6][1]}
-        assert ask(one)[1] != {"s": arms[6][0], "k": arms[6][1]}  # that is pending now
-
-
-def test_a_choice_beside_a_continuous_parameter_is_measured_again():
-    client = finite([unordered("s", list("uvw")), *box(x=(0.0, 1.0))])
-    for j in range(12):
-        index = client.attach_trial(parameters={"s": "uvw"[j % 3], "x": j / 12})
-        client.complete_trial(index, raw_data={"y": j % 3 - (j / 12 - 0.4) ** 2 + 20.0 * (j == 6)})
-    assert outlier_trials(client) == [6]
-    assert ask(client)[1] == {"s": "u", "x": 0.5}
-    assert ask(client)[1] != {"s": "u", "x": 0.5}  # that is pending now
-
-
 def test_fixed_parameters_are_obeyed():
     for method, initial, given in (("robust", 6, {"noise_var": None}), ("v-ucb", 3, {})):
         client = make(method, initial=initial, **given)
@@ -397,37 +251,6 @@ def test_ax_cross_validates_the_default():
     assert torch.corrcoef(pairs[:, inliers])[0, 1] > 0.7  # above .9 on most folds
 
 
-@pytest.mark.parametrize("method", ["gp-ucb", "he-gp-ucb"])
-def test_the_best_mean_is_recommended(method):
-    client = make(method)
-    with pytest.raises(ValueError, match="no model yet: 0 of"):
-        recommend(client)
-    rows = run(client, 9)
-    x, value = recommend(client)
-    assert x in rows
-    assert f(x) > max(map(f, rows)) - 0.1
-    assert value == pytest.approx(f(x), abs=0.1)
-    assert outlier_trials(client) == []
-    other = Client()
-    other.configure_experiment(box(x=(0.0, 1.0)))
-    other.configure_optimization(objective="y")
-    other.configure_generation_strategy()
-    with pytest.raises(ValueError, match="strategy is generation_strategy"):
-        recommend(other)
-
-
-@pytest.mark.parametrize("objective", ["y", "-y"])
-def test_the_default_method_asks_the_same_in_any_units(objective):
-    def asked(unit):
-        client = make("robust", objective, noise_var=None)
-        rows = [list(p.values()) for p in run(client, 9, sign=unit if objective == "y" else -unit)]
-        x, value = recommend(client)
-        return rows, list(x.values()), abs(value / unit)
-
-    for one, other in zip(asked(1.0), asked(2.0**-30), strict=True):
-        torch.testing.assert_close(torch.tensor(other), torch.tensor(one), atol=1e-3, rtol=1e-3)
-
-
 def test_a_metric_that_is_only_tracked_is_left_out():
     client = make("robust", initial=5)
     for _ in range(7):
@@ -436,6 +259,27 @@ def test_a_metric_that_is_only_tracked_is_left_out():
     x, value = recommend(client)
     assert value == pytest.approx(f(x), abs=0.3)
     assert isinstance(outlier_trials(client), list)
+
+
+def test_limits_of_a_metric_are_stored_and_named(tmp_path):
+    client = make("robust", initial=5, outcome_limits={"y": (-9, 9)})
+    run(client, 7, outlier=2)
+    client.save_to_json_file(str(tmp_path / "client.json"))
+    for one in (client, Client.load_from_json_file(str(tmp_path / "client.json"))):
+        assert outlier_trials(one) == [2]
+    with pytest.warns(UserWarning, match="outcome_limits name yield, but the metrics modeled are y"):
+        run(make("robust", initial=2, outcome_limits={"yield": (0, 100)}), 3)
+
+
+def test_nothing_is_recommended_without_a_model_or_by_another_strategy():
+    with pytest.raises(ValueError, match="no model yet: 0 of"):
+        recommend(make("gp-ucb"))
+    other = Client()
+    other.configure_experiment(box(x=(0.0, 1.0)))
+    other.configure_optimization(objective="y")
+    other.configure_generation_strategy()
+    with pytest.raises(ValueError, match="strategy is generation_strategy"):
+        recommend(other)
 
 
 def several(method, objective, constraints=()):
@@ -454,105 +298,24 @@ def run_outcomes(client, rounds, outcomes, outliers):
     return rows
 
 
-@pytest.mark.slow
-def test_a_constraint_keeps_its_say_where_values_of_both_outcomes_are_wrong():
-    """The best of a + z on a^2 + z^2 <= 1/2 is a = z = 1/2; trial 2 is infeasible, and 9 is not."""
-    client = several("robust", "y", ["g <= 0.5"])
-    outliers = {(2, "g"): -30.0, (3, "y"): 30.0, (9, "g"): 30.0}
-    rows = run_outcomes(client, 14, lambda p: {"y": p["a"] + p["z"], "g": p["a"] ** 2 + p["z"] ** 2}, outliers)
-    assert len(rows) == 14
-    assert outlier_trials(client) == sorted({trial for trial, _ in outliers})
-    best, value = recommend(client)
-    assert best["a"] ** 2 + best["z"] ** 2 < 0.51
-    assert value == pytest.approx(best["a"] + best["z"], abs=0.02)
-    assert value > 0.97
-
-
-def test_a_constraint_that_nothing_keeps_is_said():
-    client = several("robust", "y", ["g <= -5"])
-    run_outcomes(client, 8, lambda p: {"y": p["a"] + p["z"], "g": p["a"] ** 2 + p["z"] ** 2}, {})
-    with pytest.raises(ValueError, match="no point observed so far is predicted to keep the constraints; go on"):
-        recommend(client)
-
-
-def test_two_objectives_have_their_outliers_flagged():
-    """The best are between (.2, .2) and (.8, .8)."""
-    client = several("robust", "u, -v")
-    outliers = {(3, "u"): 20.0, (8, "v"): -20.0, (4, "v"): 20.0}
-
-    def outcomes(p):
-        u, v = ((p["a"] - c) ** 2 + (p["z"] - c) ** 2 for c in (0.2, 0.8))
-        return {"u": -u, "v": v}
-
-    assert len(run_outcomes(client, 10, outcomes, outliers)) == 10
-    assert outlier_trials(client) == [3, 4, 8]
-    front = client.get_pareto_frontier()
-    assert len(front) > 2
-    for p, predicted, *_ in front:
-        assert {name: float(mean) for name, (mean, _) in predicted.items()} == pytest.approx(outcomes(p), abs=0.1)
-    with pytest.raises(ValueError, match=r"recommend takes one objective; client\.get_pareto_frontier"):
-        recommend(client)
-
-
 @pytest.mark.parametrize("objective", ["u, v", "2*u + v"])
 def test_two_skewed_metrics_are_optimized(objective):
-    """Both are modeled in a learnt scale, which BoTorch's lists and weighted sums take."""
+    """Both are modeled in a learnt scale, which BoTorch's lists and weighted sums take, and Ax' Pareto front."""
     client = several("robust", objective)
 
     def outcomes(p):
         return {"u": math.exp(6.0 * p["a"] + p["z"]), "v": math.exp(4.0 - 5.0 * p["a"] + 3.0 * p["z"] ** 2)}
 
-    assert len(run_outcomes(client, 16, outcomes, {})) == 16
+    for a, z in torch.rand(14, 2, generator=torch.Generator().manual_seed(0)).tolist():
+        p = {"a": a, "z": z}
+        client.complete_trial(client.attach_trial(parameters=p), raw_data=outcomes(p))
+    ask(client)
     models = fitted(client).surrogate.model.models
     assert not all(model.outcome_scale.is_identity for model in models)
     assert outlier_trials(client) == []
-
-
-def lab_table():
-    """Yields of 14 recipes, of which trial 2 is typed ten times too large."""
-    X = [(60, 6, 0.5), (85, 4, 2.0), (110, 2, 0.5), (75, 3, 1.0), (90, 6, 2.5), (65, 2, 1.5), (105, 4, 1.0)]
-    X += [(80, 8, 0.5), (95, 3, 2.0), (55, 6, 1.0), (100, 6, 1.5), (70, 4, 2.5), (85, 6, 1.0), (60, 3, 2.0)]
-    rows = [{"T": float(T), "t": float(t), "c": c} for T, t, c in X]
-
-    def clean(p):
-        u = ((p["T"] - 82) / 22) ** 2 + ((p["t"] - 5) / 3.5) ** 2 + ((p["c"] - 1.4) / 1.2) ** 2
-        return 85.0 * math.exp(-u)
-
-    return rows, [round(clean(p) * (10.0 if i == 12 else 1.0), 1) for i, p in enumerate(rows)]
-
-
-def attached(**settings):
-    strategy = generation_strategy(initial=6, **SEARCH, **settings)
-    client = client_of(strategy, box(T=(50.0, 110.0), t=(1.0, 8.0), c=(0.5, 2.5)))
-    for p, y in zip(*lab_table(), strict=True):
-        client.complete_trial(client.attach_trial(parameters=p), raw_data={"y": y})
-    return client
-
-
-def test_a_yield_ten_times_too_large_is_not_recommended():
-    client = attached()
-    wrong = outlier_trials(client) + held_trials(client)
-    assert 12 in wrong
-    best, value = recommend(client)
-    assert best != lab_table()[0][12]
-    assert value < 100.0
-    if 12 in held_trials(client):  # a held trial is run again first, in a box too
-        assert ask(client)[1] == pytest.approx(lab_table()[0][12])
-
-
-def test_limits_of_a_metric_are_kept(tmp_path):
-    client = attached(outcome_limits={"y": (0, 100)})
-    assert outlier_trials(client) == [12]
-    assert held_trials(client) == []
-    assert 0.0 <= recommend(client)[1] <= 100.0
-    client.save_to_json_file(str(tmp_path / "client.json"))
-    assert outlier_trials(Client.load_from_json_file(str(tmp_path / "client.json"))) == [12]
-    with pytest.raises(ValueError, match="outcome_limits"):
-        generation_strategy("gp-ucb", outcome_limits={"y": (0, 100)})
-    with pytest.raises(ValueError, match=r"outcome_limits .* by its name, such as .* got \(0, 100\)"):
-        generation_strategy(outcome_limits=(0, 100))
-    with pytest.warns(UserWarning, match="outcome_limits name yield, but the metrics modeled are y"):
-        ask(attached(outcome_limits={"yield": (0, 100)}))
+    if objective == "u, v":
+        for p, predicted, *_ in client.get_pareto_frontier():
+            assert {name: float(mean) for name, (mean, _) in predicted.items()} == pytest.approx(outcomes(p), rel=0.5)
 
 
 @pytest.mark.parametrize("method", ["gp-ucb", "v-ucb"])
@@ -600,7 +363,7 @@ def test_batches_are_chosen_one_after_the_other():
     assert len({a.parameters["x"] for a in generated.arms}) >= 2
 
 
-@pytest.mark.parametrize(("objective", "sign"), [("y", 1.0), ("-y", -1.0), ("y", 4000.0)])
+@pytest.mark.parametrize(("objective", "sign"), [("-y", -1.0), ("y", 4000.0)])
 def test_value_at_risk_where_conditions_are_chosen(objective, sign):
     """Simulator mode: Ax' own loop; what it proposes for z is a point of the environment where the tail is."""
     client = make("v-ucb", objective, noise_var=0.01 if sign**2 == 1.0 else None)
@@ -680,10 +443,6 @@ def test_failed_trials_teach_nothing_and_are_replaced_in_the_initial_design():
     assert fitted(client)._acquisition.acqf.X_pending is None
 
 
-def test_every_method_is_listed_here():
-    assert set(DECLARED) <= set(METHODS)
-
-
 def test_bad_settings_are_refused():
     """As ``choose`` does, whose refusals are in ``tests/test_methods.py``."""
     for method, settings, message in (
@@ -694,6 +453,8 @@ def test_bad_settings_are_refused():
         ("robust", {"seed": "a"}, "seed must be a whole number >= 0, got 'a'"),
         ("robust", {"num_restarts": 2.5}, "num_restarts must be a whole number >= 1, got 2.5"),
         ("robust", {"num_restarts": 8, "raw_samples": 4}, "raw_samples must be a whole number >= 8, got 4"),
+        ("gp-ucb", {**METHODS["gp-ucb"], "outcome_limits": {"y": (0, 100)}}, "outcome_limits"),
+        ("robust", {"outcome_limits": (0, 100)}, r"outcome_limits .* by its name, such as .* got \(0, 100\)"),
     ):
         with pytest.raises(ValueError, match=message):
             generation_strategy(method, **settings)

@@ -85,16 +85,9 @@ class ConditionedGP:
     def gain(self, rows: Indices, extra: Array) -> float:
         """log p(y_S) with a covariance B, ``extra``, more between these inliers, ascending, less log p(y_S).
 
-        With the block G of A_SS^-1 and w = G (y - mean) it is 1/2 w' B (I + G B)^-1 w - 1/2 log|I + G B|. A Cholesky
-        factor of all of A_SS + B takes less time where these are at least half of the inliers.
+        It takes a Cholesky factor of A_SS + B.
         """
         k = int(self.inliers.sum())
-        if 2 * len(rows) < k:
-            precision, weights = -self.swept[rows][:, rows], self.weights[rows]  # only the lower half is valid
-            widened = np.eye(len(rows)) + linalg.blas.dsymm(1.0, precision, extra, lower=True)
-            factors, _, solved, _ = linalg.lapack.dgesv(widened, weights)
-            log_det = float(np.log(np.abs(factors.diagonal())).sum())
-            return 0.5 * float(weights @ extra @ solved) - 0.5 * log_det
         order = np.append(np.setdiff1d(np.flatnonzero(self.inliers), rows), rows)  # a slice is faster than parts
         total = self._prior.covariance[order][:, order]
         total[np.diag_indices_from(total)] += self.noise[order]

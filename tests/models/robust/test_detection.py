@@ -217,7 +217,7 @@ def test_moves_are_refits():
             total = prior.covariance + np.diag(prior.noise)
             density = stats.multivariate_normal(prior.mean[rows], total[np.ix_(rows, rows)])
             assert of.log_evidence == pytest.approx(density.logpdf(y[rows]) + prior.log_density)
-            for few in (rows[1:2], rows[1:]):  # both ways
+            for few in (rows[1:2], rows[1:]):
                 extra = total[np.ix_(few, few)]
                 wider = prior.covariance + np.diag(prior.noise)
                 wider[np.ix_(few, few)] += extra
