@@ -176,8 +176,7 @@ class StreamedBBKB:
         number = min(first + int(uniform * (last - first)), last - 1)
         row = no_offer(_dim(posterior), posterior.noise_var)
         if arms.start <= number < arms.stop:
-            _, block = next(ArmStream(arms.read, number, number + 1).blocks(template))
-            _check_dim(posterior, block)
+            _, block = next(ArmStream(arms.read, number, number + 1).blocks(_dim(posterior), template))
             # Any finite bound wins: the other ranks have no offer.
             row = torch.cat([row.new_tensor([0.0, -torch.inf, number]), block[0].double()])
         return row
@@ -200,8 +199,7 @@ class StreamedBBKB:
         posterior, size = state.posterior, self.shortlist
         (covariance, _), dictionary = posterior.kernel.function, dtc.dictionary_of(posterior)
         best, kept, largest = no_offer(_dim(posterior), posterior.noise_var), None, width.new_zeros(())
-        for start, block in arms.blocks(posterior.noise_var):
-            _check_dim(posterior, block)
+        for start, block in arms.blocks(_dim(posterior), posterior.noise_var):
             scores = dtc_scores(block, dictionary, covariance, posterior.noise_var)
             sd = scores.variance.sqrt()
             bound = torch.addcmul(scores.mean, sd, width.unsqueeze(1))
@@ -238,11 +236,6 @@ def _kernel(covariance: Covariance, places: Tensor) -> ArmKernel:
 
 def _dim(posterior: DTCPosterior) -> int:
     return posterior.kernel.function[1].shape[1]
-
-
-def _check_dim(posterior: DTCPosterior, block: Tensor) -> None:
-    if block.shape[1] != _dim(posterior):
-        raise ValueError(f"arms must be n x {_dim(posterior)}, got shape {tuple(block.shape)}.")
 
 
 def _row_of(state: StreamState, location: Tensor) -> int:

@@ -29,7 +29,6 @@ import torch
 from torch import Tensor
 
 from bo_robust.ops.weighted_quantile import (
-    check_lower_tail,
     quantile_index,
     sorted_masses,
     tail_weights,
@@ -291,7 +290,9 @@ def as_functional(functional: Any) -> Functional:
 
 
 def _check_alpha(alpha: float) -> None:
-    check_lower_tail(alpha)
+    if not (is_number(alpha) and 0.0 < alpha < 1.0):
+        what = "alpha (probability of the lower tail; BoTorch's VaR counts from the other side)"
+        raise ValueError(f"{what} must be strictly between 0 and 1, got {quoted(alpha)}.")
     if alpha > 0.5:
         warnings.warn(
             f"alpha = {alpha:g} is the LOWER tail, the worst {alpha:.0%} of the conditions. BoTorch's VaR({alpha:g}) "
