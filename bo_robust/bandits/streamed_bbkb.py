@@ -22,11 +22,11 @@ from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dtc import DTCPosterior
 from bo_robust.bandits.posteriors.streams import ArmStream
 from bo_robust.bandits.ranks import best_of_ranks, from_first, gathered, no_offer
-from bo_robust.bandits.shortlist import COSTS, OUTSIDE, SHORTLIST_SIZE, Shortlist, check_batch_constant, shortlist_of
+from bo_robust.bandits.shortlist import COSTS, OUTSIDE, SHORTLIST_SIZE, Shortlist, shortlist_of
 from bo_robust.confidence import Width
 from bo_robust.ops.dtc_scores import dtc_scores
 from bo_robust.utils.covariance import Covariance
-from bo_robust.utils.input_checks import check_count, check_finite, check_oversampling
+from bo_robust.utils.input_checks import Count, Nonnegative, Oversampling, check_count, check_fields, check_finite
 from bo_robust.utils.linalg import all_numbers, row_argmax
 from bo_robust.utils.random import spread
 
@@ -71,14 +71,12 @@ class StreamedBBKB:
     """
 
     width: Width
-    oversampling: float
-    batch_constant: float
-    shortlist: int = SHORTLIST_SIZE
+    oversampling: Oversampling
+    batch_constant: Nonnegative
+    shortlist: Count = SHORTLIST_SIZE
 
     def __post_init__(self) -> None:
-        check_oversampling(self.oversampling)
-        check_count(1, shortlist=self.shortlist)
-        check_batch_constant(self.batch_constant)
+        check_fields(self)
 
     def init(
         self,

@@ -35,7 +35,7 @@ from bo_robust.ops.weighted_quantile import (
     weighted_quantile,
 )
 from bo_robust.utils import specs
-from bo_robust.utils.input_checks import check_tensor, is_number, outside_package, quoted
+from bo_robust.utils.input_checks import check_nonnegative, check_tensor, is_number, outside_package, quoted
 
 __all__ = [
     "FUNCTIONALS",
@@ -239,8 +239,7 @@ class MeanVariance(Functional):
     weight: float
 
     def __post_init__(self) -> None:
-        if not (is_number(self.weight) and self.weight >= 0.0):
-            raise ValueError(f"weight (of the variance) must be a finite number >= 0, got {quoted(self.weight)}.")
+        check_nonnegative(weight=self.weight)
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         mean = Mean()(values, probabilities)
