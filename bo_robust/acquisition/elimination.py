@@ -166,13 +166,28 @@ def _tested_by_errors(
     maximize: bool,
     chosen: Tensor | None,
 ) -> _Tested:
-    n = len(predictions.error)
+    """The candidates ``chosen`` are tested; None: after ``num_initial`` rows the active one of largest bound in each.
+
+    ``widths`` are ``(n + 1) x h``.
+    """
+    error, n = predictions.error, len(predictions.error)
     reach = widths[:n] * predictions.sd
-    bounds = (predictions.mean if maximize else -predictions.mean) + reach if chosen is None else None
-    tested = torch.full((n, 1), -1) if chosen is None else chosen.cpu().reshape(n, chosen.shape[1:].numel())
+    bounds = (predictions.mean if maximize else -predictions.mean) + reach
+    tested = torch.full((n, 1), -1) if chosen is None else chosen.cpu().reshape(n, chosen.shape[1:].numel()).clone()
     # The acquisition function computes its bounds in another way, so equal ones differ by rounding here.
     rounding = math.sqrt(torch.finfo(model.train_targets.dtype).eps)
-    active, failures, tested = _run_error_tests(predictions.error, reach, xi, tested, bounds, num_initial, rounding)
+    start = widths[:1]
+    active, (sums, failures) = torch.ones_like(start, dtype=torch.bool), tests.untested(start)
+    families, ok = [sums.clone() for _ in tested.mT], torch.ones(1, dtype=torch.bool)
+    for i in range(n):
+        row = slice(i, i + 1)
+        if chosen is None and i >= num_initial:
+            tested[i] = tests.largest_bound(bounds[row], active, rounding)
+        for k, u in enumerate(tested[i].tolist()):
+            if u >= 0:
+                who = tested[i, k : k + 1]
+                out = tests.run_error_test(active, families[k], failures, who, error[row], reach[row], xi[i], i + 1, ok)
+                active, families[k], failures = out.active, out.sums, out.failures
     return _Tested(active, active, failures, widths[n:], tested)
 
 
@@ -191,36 +206,6 @@ def _tested_by_likelihood(
         among = tests.acquisition_set(active, evidence[n:], last_gain)
         widths = widths * tests.shrinkage(evidence[n:], bound)
     return _Tested(active, among, failures, widths, torch.full((n, 1), -1))
-
-
-def _run_error_tests(
-    error: Tensor,
-    reach: Tensor,
-    xi: list[float],
-    chosen: Tensor,
-    bounds: Tensor | None,
-    num_initial: int,
-    rounding: float,
-) -> tuple[Tensor, Failures, Tensor]:
-    """The test by errors over ``n`` rows: who is active (``1 x h``), who failed, and who was tested (``n x k``).
-
-    ``error`` and ``reach`` are ``n x h``, before each row's observation. With ``bounds`` (``n x h``) the active
-    candidate of largest bound is tested in each row after the first ``num_initial``. Without ``bounds`` the candidates
-    ``chosen`` (``n x k``) are tested.
-    """
-    start = error.new_zeros(1, error.shape[1])
-    active, (sums, failures) = torch.ones_like(start, dtype=torch.bool), tests.untested(start)
-    families, tested, ok = [sums.clone() for _ in chosen.mT], chosen.clone(), torch.ones(1, dtype=torch.bool)
-    for i in range(len(error)):
-        row = slice(i, i + 1)
-        if bounds is not None and i >= num_initial:
-            tested[i] = tests.largest_bound(bounds[row], active, rounding)
-        for k, u in enumerate(tested[i].tolist()):
-            if u >= 0:
-                who = tested[i, k : k + 1]
-                out = tests.run_error_test(active, families[k], failures, who, error[row], reach[row], xi[i], i + 1, ok)
-                active, families[k], failures = out.active, out.sums, out.failures
-    return active, failures, tested
 
 
 class EliminationUCB(AcquisitionFunction):

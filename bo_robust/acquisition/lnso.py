@@ -24,7 +24,7 @@ from bo_robust.ops.cuda_graphs import Repeated
 from bo_robust.risk_measures.environments import ContinuousEnvironment
 from bo_robust.risk_measures.functionals import ValueAtRisk
 from bo_robust.risk_measures.selection_rules import select_by_rule
-from bo_robust.utils.input_checks import check_bounds, check_count, check_like, check_positive
+from bo_robust.utils.input_checks import check_bounds, check_count, check_positive
 
 BLOCK = 8  # points of a posterior call. 32,000 points, 30 data, one thread: 19 ms at 8, 28 ms at 32, 36 ms at 64
 SCALE_POINTS = 64  # designs, and about as many conditions, at which the spread of u over the box is measured
@@ -232,11 +232,7 @@ def climb(
     counts = {"rounds": rounds, "fit_steps": fit_steps, "ascent_steps": ascent_steps, "num_x": num_x, "num_z": num_z}
     check_count(1, **counts)
     check_positive(radius=radius, fit_rate=fit_rate, ascent_rate=ascent_rate)
-    check_bounds(bounds)
-    check_like("bounds", bounds, "Z", environment.bounds)
     low, high = bounds
-    if starts.ndim != 2 or starts.shape[1] != len(low) or not bool(((starts >= low) & (starts <= high)).all()):
-        raise ValueError(f"starts must be s x {len(low)} within the bounds, got shape {tuple(starts.shape)}.")
     generator = torch.Generator(bounds.device).manual_seed(seed)
     s, d = starts.shape
 

@@ -167,12 +167,6 @@ class GPUCB(ConfidenceBoundAcquisition):
         self._check("X", X)
         self._check_columns("X", X)
         self._check("the width", self.width)
-        if self.X_pending is not None:
-            self._check("X_pending", self.X_pending)
-            if self.X_pending.shape[-1] != X.shape[-1]:
-                raise ValueError(
-                    f"X_pending needs the d = {X.shape[-1]} of X, got shape {tuple(self.X_pending.shape)}."
-                )
         moments = marginal_moments if X.shape[-2] == 1 else sequential_moments
         mean, variance = moments(self.model, X, posterior_transform=self.posterior_transform, X_pending=self.X_pending)
         return (mean + self.width.unsqueeze(-1) * variance.sqrt()).sum(-1)

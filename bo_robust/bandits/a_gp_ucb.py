@@ -14,7 +14,7 @@ from torch import Tensor
 from bo_robust.bandits.base import Info, State, checked_state
 from bo_robust.bandits.candidate_algorithm import CandidateAlgorithm
 from bo_robust.bandits.posteriors.candidates import CandidatePosterior
-from bo_robust.utils.input_checks import check_positive, quoted
+from bo_robust.utils.input_checks import Positive, check_positive, quoted
 
 
 @dataclass
@@ -35,7 +35,7 @@ class AGPUCB(CandidateAlgorithm):
     """
 
     lengthscales: tuple[float, ...]
-    power: float = 0.9
+    power: Positive = 0.9
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,7 +43,6 @@ class AGPUCB(CandidateAlgorithm):
             raise ValueError(f"lengthscales must hold one number per candidate, got {quoted(self.lengthscales)}.")
         for value in self.lengthscales:
             check_positive(lengthscale=value)
-        check_positive(power=self.power)
 
     def start(self, posterior: CandidatePosterior) -> AGPState:
         """Make the state around a fresh posterior; ``ValueError`` if there is not one lengthscale per candidate."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel, ArmPosterior
-from bo_robust.utils.input_checks import check_schedule
+from bo_robust.utils.input_checks import check_fields, check_schedule
 
 
 class PosteriorOverArms(Protocol):
@@ -100,7 +100,8 @@ class ArmAlgorithm(ABC):
     takes_prior_mean: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` unless every width and level is a schedule."""
+        """Raise ``ValueError`` unless every width and level is a schedule, and other fields are in their range."""
+        check_fields(self)
         for name, example in (("width", "ConstantWidth(2.0)"), ("truncation", "TGPTruncation(4.0, 1.0)")):
             if hasattr(self, name):
                 value = getattr(self, name)

@@ -14,7 +14,7 @@ from torch import Tensor
 from bo_robust.bandits.base import ArmAlgorithm, Selection, State, checked_state, uniform_arms
 from bo_robust.bandits.gp_ucb import GPUCB
 from bo_robust.bandits.posteriors.arms import ArmPosterior
-from bo_robust.utils.input_checks import check_positive
+from bo_robust.utils.input_checks import Positive
 from bo_robust.utils.linalg import row_argmax
 
 
@@ -60,11 +60,7 @@ class ProbabilityOfImprovement(ArmAlgorithm):
 
     capturable: ClassVar[bool] = True
 
-    margin: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(margin=self.margin)
+    margin: Positive = 0.1
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm most probably better than the incumbent by the margin."""

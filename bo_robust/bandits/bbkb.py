@@ -27,13 +27,12 @@ from bo_robust.bandits.shortlist import (
     OUTSIDE,
     SHORTLIST_SIZE,
     Shortlist,
-    check_batch_constant,
     empty_shortlist,
     largest_bounds,
     shortlist_of,
 )
 from bo_robust.confidence import Width
-from bo_robust.utils.input_checks import check_oversampling
+from bo_robust.utils.input_checks import Nonnegative, Oversampling
 from bo_robust.utils.linalg import all_numbers, on_cuda, row_argmax
 from bo_robust.utils.random import spread
 
@@ -62,13 +61,8 @@ class BBKB(ArmAlgorithm):
     takes_prior_mean: ClassVar[bool] = False
 
     width: Width
-    oversampling: float
-    batch_constant: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_oversampling(self.oversampling)
-        check_batch_constant(self.batch_constant)
+    oversampling: Oversampling
+    batch_constant: Nonnegative
 
     def prior(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int, **_: Any) -> DTCPosterior:
         """As :func:`bo_robust.bandits.posteriors.dtc.init`."""

@@ -22,7 +22,7 @@ from bo_robust.confidence import Width
 from bo_robust.confidence.base import DIMENSION, needs_of
 from bo_robust.confidence.truncation import NoTruncation, Truncation, check_rule
 from bo_robust.features.leverage import redrawn
-from bo_robust.utils.input_checks import check_oversampling, quoted
+from bo_robust.utils.input_checks import Oversampling, quoted
 from bo_robust.utils.linalg import all_numbers
 from bo_robust.utils.random import spread
 
@@ -54,14 +54,13 @@ class BKB(ArmAlgorithm):
     takes_prior_mean: ClassVar[bool] = False
 
     width: Width
-    oversampling: float
+    oversampling: Oversampling
     redraw: str = "fresh"
     truncation: Truncation = field(default_factory=NoTruncation)
     rule: str = "zero"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_oversampling(self.oversampling)
         check_rule(self.rule)
         if self.redraw not in ("fresh", "persistent"):
             raise ValueError(f"redraw must be 'fresh' or 'persistent', got {quoted(self.redraw)}.")

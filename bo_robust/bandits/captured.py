@@ -24,7 +24,7 @@ from torch import Tensor
 
 from bo_robust.bandits.base import ArmAlgorithm, State
 from bo_robust.bandits.posteriors.arm_kernel import ArmKernel
-from bo_robust.confidence.base import Width, needs_of
+from bo_robust.confidence.base import needs_of
 from bo_robust.ops.cuda_graphs import Capture, can_capture, cuda_graph, reason_of, warn_once
 from bo_robust.utils.round_numbers import RoundNumbers, is_capturable
 
@@ -61,16 +61,11 @@ def why_not(algorithm: ArmAlgorithm, state: State) -> str | None:
         return "they read the device, or what they do depends on the round"
     widths = getattr(algorithm, "width", ())
     for width in widths if isinstance(widths, tuple) else (widths,):
-        if not _width_is_capturable(width):
+        if needs_of(width) and not is_capturable(width):  # one of the round alone is called between replays
             return f"{type(width).__name__} does not say that it can be captured"
     if not getattr(state.posterior, "has_blocks", False):
         return f"a {type(state.posterior).__name__} has no blocks of equal rounds here"
     return None
-
-
-def _width_is_capturable(width: Width) -> bool:
-    """A width of the round alone is called between replays, whatever it is."""
-    return not needs_of(width) or is_capturable(width)
 
 
 class CapturedRounds:
@@ -94,7 +89,7 @@ class CapturedRounds:
         sizes = () if self._failed else self._state.posterior.begin_block()
         if not sizes or len(inputs[0]) < sizes[0]:
             return None
-        K, shapes = sizes[0], [sizes, *(x.shape for x in _tensors(self._state))]
+        K, shapes = sizes[0], [sizes, *(x.shape for _, _, x in _parts(self._state) if isinstance(x, Tensor))]
         if shapes != self._shapes:  # the first block of its kind is eager: kernels compile, and who grows goes on
             self._shapes, self._replay = shapes, None
             return None
@@ -171,10 +166,6 @@ def _parts(of: Any) -> Iterator[tuple[Any, str, Any]]:
         elif dataclasses.is_dataclass(value):
             yield of, field.name, value
             yield from _parts(value)
-
-
-def _tensors(state: Any) -> Iterator[Tensor]:
-    return (value for _, _, value in _parts(state) if isinstance(value, Tensor))
 
 
 def _stacked(values: list[Column]) -> Column:

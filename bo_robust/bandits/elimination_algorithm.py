@@ -6,8 +6,6 @@ has the test by likelihood as well.
 Axes: ``s`` trials, ``h`` candidates.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -20,7 +18,7 @@ from bo_robust.bandits.candidate_algorithm import CandidateAlgorithm
 from bo_robust.bandits.posteriors.candidates import CandidatePosterior, Observed
 from bo_robust.confidence import elimination
 from bo_robust.confidence.elimination import Failures
-from bo_robust.utils.input_checks import check_delta, check_positive
+from bo_robust.utils.input_checks import FailureProbability, Positive
 from bo_robust.utils.linalg import on_cuda
 from bo_robust.utils.round_numbers import by_round
 
@@ -44,7 +42,7 @@ class HEInfo(Info):
     right: Tensor | None = None  # The limit of `left`
     # Whether left > right. The candidate was then removed, unless it was the last active one.
     failed: Tensor | None = None
-    lower: HEInfo | None = None  # HE-StableOpt's second test, of v_t, made after that of u_t
+    lower: "HEInfo | None" = None  # HE-StableOpt's second test, of v_t, made after that of u_t
 
 
 @dataclass(frozen=True)
@@ -53,14 +51,12 @@ class EliminationAlgorithm(CandidateAlgorithm):
 
     records: ClassVar[frozenset[str]] = frozenset({"eliminations"})
 
-    noise_scale: float
-    delta: float
+    noise_scale: Positive
+    delta: FailureProbability
     elimination: str = field(default="errors", kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(noise_scale=self.noise_scale)
-        check_delta(self.delta)
         elimination.check_elimination(self.elimination)
 
     def start(self, posterior: CandidatePosterior) -> HEState:

@@ -18,7 +18,7 @@ from bo_robust.bandits.pairs import check_pairs, recommended_design
 from bo_robust.bandits.posteriors.candidates import CandidatePosterior, checked_pulls
 from bo_robust.confidence import elimination
 from bo_robust.risk_measures.functionals import WorstCase
-from bo_robust.utils.input_checks import check_count
+from bo_robust.utils.input_checks import Count
 
 
 @dataclass
@@ -43,11 +43,7 @@ class HEStableOpt(EliminationAlgorithm):
         num_conditions: w >= 1, conditions per design; arms are numbered x * w + z.
     """
 
-    num_conditions: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(1, num_conditions=self.num_conditions)
+    num_conditions: Count
 
     def start(self, posterior: CandidatePosterior) -> HEStableState:
         """Make the state around a fresh posterior, whose number of arms must be a multiple of w."""

@@ -10,18 +10,14 @@ from torch import Tensor
 
 from bo_robust.bandits.base import ArmAlgorithm, PosteriorOverArms, State
 from bo_robust.risk_measures.functionals import Functional
-from bo_robust.utils.input_checks import check_count, is_number, quoted
+from bo_robust.utils.input_checks import Count, is_number, quoted
 from bo_robust.utils.linalg import row_argmax
 
 
 class PairAlgorithm(ArmAlgorithm):
     """Base of these algorithms, for ``num_conditions`` conditions w."""
 
-    num_conditions: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(1, num_conditions=self.num_conditions)
+    num_conditions: Count
 
     def start(self, posterior: PosteriorOverArms) -> State:
         """Make the state around a fresh posterior, whose number of arms must be a multiple of w."""

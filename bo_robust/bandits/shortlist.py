@@ -11,7 +11,6 @@ Axes: ``s`` trials, ``n`` arms, ``K`` entries: OUTSIDE for other arms, then the 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -53,12 +52,6 @@ class Shortlist:
 
 def _wider(pulls: Tensor, width: int) -> Tensor:
     return torch.nn.functional.pad(pulls, (0, width - pulls.shape[2])) if pulls.shape[2] < width else pulls
-
-
-def check_batch_constant(c: float) -> None:
-    """Raise ``ValueError`` unless BBKB's c, the sum of variances a batch may spend, is a finite number >= 0."""
-    if not 0.0 <= c < math.inf:
-        raise ValueError(f"batch_constant must be a finite number >= 0, got {c!r}.")
 
 
 def empty_shortlist(template: Tensor, size: int) -> Shortlist:

@@ -14,6 +14,7 @@ from bo_robust.bandits.pairs import PairAlgorithm, recommended_design
 from bo_robust.bandits.v_ucb import VUCB
 from bo_robust.confidence import Width
 from bo_robust.risk_measures.functionals import WorstCase
+from bo_robust.utils.input_checks import Count
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class StableOpt(PairAlgorithm):
     capturable: ClassVar[bool] = True
 
     width: Width
-    num_conditions: int
+    num_conditions: Count
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the design of largest worst upper bound, and its condition of smallest lower bound."""

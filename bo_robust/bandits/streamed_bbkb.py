@@ -22,11 +22,11 @@ from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dtc import DTCPosterior
 from bo_robust.bandits.posteriors.streams import ArmStream
 from bo_robust.bandits.ranks import best_of_ranks, from_first, gathered, no_offer
-from bo_robust.bandits.shortlist import COSTS, OUTSIDE, SHORTLIST_SIZE, Shortlist, check_batch_constant, shortlist_of
+from bo_robust.bandits.shortlist import COSTS, OUTSIDE, SHORTLIST_SIZE, Shortlist, shortlist_of
 from bo_robust.confidence import Width
 from bo_robust.ops.dtc_scores import dtc_scores
 from bo_robust.utils.covariance import Covariance
-from bo_robust.utils.input_checks import check_count, check_finite, check_oversampling
+from bo_robust.utils.input_checks import Count, Nonnegative, Oversampling, check_count, check_fields, check_finite
 from bo_robust.utils.linalg import all_numbers, row_argmax
 from bo_robust.utils.random import spread
 
@@ -71,14 +71,12 @@ class StreamedBBKB:
     """
 
     width: Width
-    oversampling: float
-    batch_constant: float
-    shortlist: int = SHORTLIST_SIZE
+    oversampling: Oversampling
+    batch_constant: Nonnegative
+    shortlist: Count = SHORTLIST_SIZE
 
     def __post_init__(self) -> None:
-        check_oversampling(self.oversampling)
-        check_count(1, shortlist=self.shortlist)
-        check_batch_constant(self.batch_constant)
+        check_fields(self)
 
     def init(
         self,
@@ -176,8 +174,7 @@ class StreamedBBKB:
         number = min(first + int(uniform * (last - first)), last - 1)
         row = no_offer(_dim(posterior), posterior.noise_var)
         if arms.start <= number < arms.stop:
-            _, block = next(ArmStream(arms.read, number, number + 1).blocks(template))
-            _check_dim(posterior, block)
+            _, block = next(ArmStream(arms.read, number, number + 1).blocks(_dim(posterior), template))
             # Any finite bound wins: the other ranks have no offer.
             row = torch.cat([row.new_tensor([0.0, -torch.inf, number]), block[0].double()])
         return row
@@ -200,8 +197,7 @@ class StreamedBBKB:
         posterior, size = state.posterior, self.shortlist
         (covariance, _), dictionary = posterior.kernel.function, dtc.dictionary_of(posterior)
         best, kept, largest = no_offer(_dim(posterior), posterior.noise_var), None, width.new_zeros(())
-        for start, block in arms.blocks(posterior.noise_var):
-            _check_dim(posterior, block)
+        for start, block in arms.blocks(_dim(posterior), posterior.noise_var):
             scores = dtc_scores(block, dictionary, covariance, posterior.noise_var)
             sd = scores.variance.sqrt()
             bound = torch.addcmul(scores.mean, sd, width.unsqueeze(1))
@@ -238,11 +234,6 @@ def _kernel(covariance: Covariance, places: Tensor) -> ArmKernel:
 
 def _dim(posterior: DTCPosterior) -> int:
     return posterior.kernel.function[1].shape[1]
-
-
-def _check_dim(posterior: DTCPosterior, block: Tensor) -> None:
-    if block.shape[1] != _dim(posterior):
-        raise ValueError(f"arms must be n x {_dim(posterior)}, got shape {tuple(block.shape)}.")
 
 
 def _row_of(state: StreamState, location: Tensor) -> int:

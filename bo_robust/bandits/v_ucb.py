@@ -17,6 +17,7 @@ from bo_robust.confidence import Width
 from bo_robust.confidence.base import width_at
 from bo_robust.risk_measures.functionals import Functional, as_functional
 from bo_robust.risk_measures.selection_rules import RANDOM_RULES, check_selection_rule, select_by_rule
+from bo_robust.utils.input_checks import Count
 from bo_robust.utils.linalg import row_argmax
 from bo_robust.utils.random import spread
 
@@ -41,7 +42,7 @@ class VUCB(PairAlgorithm):
 
     width: Width
     functional: Functional | float | str | Mapping[str, Any]
-    num_conditions: int
+    num_conditions: Count
     probabilities: tuple[float, ...] | None = None
     selection_rule: str = "probable"
 

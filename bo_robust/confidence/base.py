@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol, TypeVar, cast
 import torch
 from torch import Tensor
 
-from bo_robust.utils.input_checks import check_positive, check_round
+from bo_robust.utils.input_checks import Positive, check_fields, check_round
 from bo_robust.utils.round_numbers import by_round, is_capturing
 
 Number = float | Tensor
@@ -43,11 +43,11 @@ def width_at(width: Width, t: int, gain: Tensor, uniform: Number | None) -> Numb
 
 @dataclass(frozen=True)
 class ScaledWidth(ABC):
-    """Base of the widths: checks the scale and the round, and multiplies by ``scale``."""
+    """Base of the widths: checks their fields and the round, and multiplies by ``scale``."""
 
     by_norm_bound: ClassVar[bool] = False  # whether it holds where k(x, x) <= 1 only
 
-    scale: float = field(default=1.0, kw_only=True)
+    scale: Positive = field(default=1.0, kw_only=True)
 
     def __init_subclass__(cls) -> None:
         """Forget the needs of the parent where a subclass computes the width anew and does not state its own."""
@@ -60,7 +60,7 @@ class ScaledWidth(ABC):
         return frozenset({GAIN, UNIFORM})
 
     def __post_init__(self) -> None:
-        check_positive(scale=self.scale)
+        check_fields(self)
 
     def __call__(self, t: int, information_gain: Number = 0.0, uniform: Number | None = None) -> Number:
         """The width of round ``t``, in units of sigma.

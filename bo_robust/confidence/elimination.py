@@ -138,10 +138,11 @@ def run_error_test(
     return Outcome(active, sums, failures, left.squeeze(1), right.squeeze(1), failed.squeeze(1))
 
 
-def check_elimination(elimination: object, allowed: tuple[object, ...] = ELIMINATION_KINDS) -> None:
-    """Raise ``ValueError`` unless ``elimination`` is one of ``allowed``."""
-    if elimination not in allowed:
-        raise ValueError(f"elimination must be one of {', '.join(map(repr, allowed))}, got {quoted(elimination)}.")
+def check_elimination(elimination: object) -> None:
+    """Raise ``ValueError`` unless ``elimination`` is one of :data:`ELIMINATION_KINDS`."""
+    if elimination not in ELIMINATION_KINDS:
+        names = ", ".join(map(repr, ELIMINATION_KINDS))
+        raise ValueError(f"elimination must be one of {names}, got {quoted(elimination)}.")
 
 
 def evidence_bound(elimination: str, candidates: int, delta: float) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bo_robust.confidence.base import GAIN, Number, ScaledWidth, log, required_size, sqrt
-from bo_robust.utils.input_checks import check_accuracy, check_count, check_delta, check_positive, check_tail_index
+from bo_robust.utils.input_checks import Accuracy, Count, FailureProbability, Positive, TailIndex, check_count
 from bo_robust.utils.round_numbers import by_round
 
 
@@ -13,15 +13,10 @@ from bo_robust.utils.round_numbers import by_round
 class _HeavyTailWidth(ScaledWidth):
     """Width for ||f||_k <= B and E|y|^(1+alpha) <= v, over a posterior of noise variance lambda."""
 
-    norm_bound: float
-    moment_bound: float
-    alpha: float
-    noise_var: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(norm_bound=self.norm_bound, moment_bound=self.moment_bound, noise_var=self.noise_var)
-        check_tail_index(self.alpha)
+    norm_bound: Positive
+    moment_bound: Positive
+    alpha: TailIndex
+    noise_var: Positive
 
     def _level(self, t: int) -> float:
         """The truncation level of TGP-UCB, b_t = v^(1/(1+alpha)) t^(1/(2(1+alpha))), with b_0 = 0."""
@@ -53,11 +48,7 @@ class TGPWidth(_HeavyTailWidth):
 
     capturable: ClassVar[bool] = True
 
-    delta: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_delta(self.delta)
+    delta: FailureProbability
 
     needs = frozenset({GAIN})
 
@@ -71,14 +62,12 @@ class TGPWidth(_HeavyTailWidth):
 class _ATAWidth(_HeavyTailWidth):
     """A width of ATA-GP-UCB, whose union bound is over ``horizon`` rounds and all directions of feature space."""
 
-    delta: float
-    horizon: int
+    delta: FailureProbability
+    horizon: Count
     num_features: int | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_delta(self.delta)
-        check_count(1, horizon=self.horizon)
         if self.num_features is not None:
             check_count(1, num_features=self.num_features)
 
@@ -120,11 +109,7 @@ class ATANystromWidth(_ATAWidth):
         epsilon: Accuracy of the dictionary, in (0, 1).
     """
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_accuracy(self.epsilon)
+    epsilon: Accuracy
 
     needs = frozenset[str]()
 

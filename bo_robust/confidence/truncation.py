@@ -20,11 +20,13 @@ from torch import Tensor
 
 from bo_robust.confidence.base import log, required_size
 from bo_robust.utils.input_checks import (
+    Count,
+    FailureProbability,
+    Positive,
+    TailIndex,
     check_count,
-    check_delta,
-    check_positive,
+    check_fields,
     check_round,
-    check_tail_index,
     check_tensor,
     quoted,
 )
@@ -68,13 +70,12 @@ class NoTruncation(Truncation):
 class _MomentLevel(Truncation):
     """A level for rewards with E|y|^(1+alpha) <= v."""
 
-    moment_bound: float
-    alpha: float
-    scale: float = field(default=1.0, kw_only=True)
+    moment_bound: Positive
+    alpha: TailIndex
+    scale: Positive = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_positive(moment_bound=self.moment_bound, scale=self.scale)
-        check_tail_index(self.alpha)
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -95,14 +96,12 @@ class TGPTruncation(_MomentLevel):
 
 @dataclass(frozen=True)
 class _ATATruncation(_MomentLevel):
-    delta: float
-    horizon: int
+    delta: FailureProbability
+    horizon: Count
     num_features: int | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_delta(self.delta)
-        check_count(1, horizon=self.horizon)
         if self.num_features is not None:
             check_count(1, num_features=self.num_features)
 

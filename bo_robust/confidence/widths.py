@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.confidence.base import DIMENSION, GAIN, UNIFORM, Number, ScaledWidth, sqrt
-from bo_robust.utils.input_checks import check_accuracy, check_count, check_delta, check_positive, is_number, quoted
+from bo_robust.utils.input_checks import Accuracy, Count, FailureProbability, Nonnegative, Positive, check_count
 from bo_robust.utils.round_numbers import by_round
 
 
@@ -25,14 +25,9 @@ from bo_robust.utils.round_numbers import by_round
 class _FiniteArmsWidth(ScaledWidth):
     """w_t^2 = 2 log(|X| t^2 pi^2 / (share delta)): a union bound over arms and rounds."""
 
-    num_arms: int
-    delta: float
+    num_arms: Count
+    delta: FailureProbability
     _share: ClassVar[float]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(1, num_arms=self.num_arms)
-        check_delta(self.delta)
 
     needs = frozenset[str]()
 
@@ -80,17 +75,14 @@ class CompactWidth(ScaledWidth):
         r: Side of the box, > 0.
     """
 
-    dim: int
-    delta: float
-    a: float
-    b: float
-    r: float
+    dim: Count
+    delta: FailureProbability
+    a: Positive
+    b: Positive
+    r: Positive
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(1, dim=self.dim)
-        check_delta(self.delta)
-        check_positive(a=self.a, b=self.b, r=self.r)
         if 4.0 * self.dim * self.a <= self.delta:
             raise ValueError(f"a must exceed delta / (4 dim), where log(4 dim a / delta) > 0; got a={self.a!r}.")
 
@@ -121,14 +113,9 @@ class RKHSWidth(ScaledWidth):
     by_norm_bound: ClassVar[bool] = True
     capturable: ClassVar[bool] = True
 
-    norm_bound_squared: float
-    delta: float
+    norm_bound_squared: Positive
+    delta: FailureProbability
     max_gain: Sequence[float] | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(norm_bound_squared=self.norm_bound_squared)
-        check_delta(self.delta)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -160,14 +147,9 @@ class SelfNormalizedWidth(ScaledWidth):
     by_norm_bound: ClassVar[bool] = True
     capturable: ClassVar[bool] = True
 
-    norm_bound: float
-    noise_scale: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(norm_bound=self.norm_bound, noise_scale=self.noise_scale)
-        check_delta(self.delta)
+    norm_bound: Positive
+    noise_scale: Positive
+    delta: FailureProbability
 
     needs = frozenset({GAIN})
 
@@ -196,19 +178,12 @@ class BKBWidth(ScaledWidth):
         kappa: kappa >= sqrt k(x, x).
     """
 
-    norm_bound: float
-    noise_scale: float
-    noise_var: float
-    delta: float
-    epsilon: float
-    kappa: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(norm_bound=self.norm_bound, noise_scale=self.noise_scale)
-        check_positive(noise_var=self.noise_var, kappa=self.kappa)
-        check_delta(self.delta)
-        check_accuracy(self.epsilon)
+    norm_bound: Positive
+    noise_scale: Positive
+    noise_var: Positive
+    delta: FailureProbability
+    epsilon: Accuracy
+    kappa: Positive = 1.0
 
     needs = frozenset({DIMENSION})
 
@@ -260,12 +235,7 @@ class ConstantWidth(ScaledWidth):
     ``value`` is the width, finite and >= 0.
     """
 
-    value: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (is_number(self.value) and self.value >= 0.0):
-            raise ValueError(f"value must be a finite number >= 0, got {quoted(self.value)}.")
+    value: Nonnegative
 
     needs = frozenset[str]()
 

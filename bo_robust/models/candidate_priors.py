@@ -173,7 +173,8 @@ def candidate_grid(
         seed: Seed of the Sobol sequence.
 
     Returns arguments of :func:`candidate`, plain enough for JSON, which :class:`~bo_robust.models.CandidateEnsemble`
-    takes too. Raises ``ValueError`` if a number is not positive, a range is upside down, or a family is unknown.
+    takes too. Raises ``ValueError`` if a number is not positive, a range is upside down, or a family is unknown, and
+    ``TypeError`` if a family has no kernel.
 
     Examples:
         >>> U = candidate_grid(lengthscale=(0.1, 0.8), noise_var=0.01, kernels=["rbf", "matern52"])  # 2 x 4 candidates
@@ -193,7 +194,10 @@ def candidate_grid(
         | {name: low * (high / low) ** at for (name, (low, high)), at in zip(ranges.items(), point, strict=True)}
         for point in _unit_points(list(ranges.values()), num, seed)
     ]
-    return [_family(family) | values for family in kernels for values in hyperparameters]
+    families = [dict(family) if isinstance(family, Mapping) else {"kernel": family} for family in kernels]
+    for family in families:
+        candidate(**family | hyperparameters[0])  # which checks it
+    return [family | values for family in families for values in hyperparameters]
 
 
 def _unit_points(ranges: list[tuple[float, float]], num: int | None, seed: int) -> list[list[float]]:
@@ -206,19 +210,6 @@ def _unit_points(ranges: list[tuple[float, float]], num: int | None, seed: int) 
         count = math.ceil(math.log2(high / low) - 1e-9) + 1 if num is None else num
         return [[i / (count - 1)] for i in range(count)] if count > 1 else [[0.5]]
     return SobolEngine(len(ranges), scramble=True, seed=seed).draw(SOBOL_SIZE if num is None else num).tolist()
-
-
-def _family(family: str | Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(family, Mapping):
-        if "kernel" not in family:
-            raise ValueError(f"a family given by its settings needs a 'kernel', got {dict(family)}.")
-        return dict(family)
-    if family == "rbf":
-        return {"kernel": "rbf"}
-    if family not in SMOOTHNESS:
-        example = "{'kernel': 'periodic', 'period': 7.0}"
-        raise ValueError(f"unknown family {quoted(family)}; choose rbf, {', '.join(SMOOTHNESS)}, or such as {example}.")
-    return {"kernel": "matern", "nu": SMOOTHNESS[family]}
 
 
 def moved(c: Candidate, fn: Callable[[Tensor], Tensor], name: str) -> Candidate:

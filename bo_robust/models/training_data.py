@@ -20,7 +20,7 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from bo_robust.utils.input_checks import check_finite, check_like, check_positive, check_tensor, quoted
-from bo_robust.utils.linalg import is_among, refuse_tf32
+from bo_robust.utils.linalg import refuse_tf32
 from bo_robust.utils.specs import build
 from bo_robust.utils.upstream import drop_prediction_strategy, move_original_inputs
 
@@ -42,13 +42,6 @@ class MovableGP(SingleTaskGP):
             drop_prediction_strategy(self)
             move_original_inputs(self, fn)
         return self
-
-
-def recommendable(X: Tensor, reliable: Tensor) -> Tensor:
-    """Whether each of the points ``n x d`` has a reliable observation, ``n`` bool; all may be if none is reliable."""
-    if not reliable.any():
-        return torch.ones_like(reliable)
-    return is_among(X, X[reliable])
 
 
 def nearly_equal(x: Tensor, z: Tensor, size: Tensor | None = None) -> Tensor:

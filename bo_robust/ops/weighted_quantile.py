@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.utils.input_checks import check_like, check_tensor, is_number, quoted
+from bo_robust.utils.input_checks import check_like, check_tensor
 from bo_robust.utils.linalg import on_cuda
 
 
@@ -37,7 +37,7 @@ def weighted_quantile(values: Tensor, weights: Tensor | None, alpha: float) -> T
         alpha: Lower tail probability in (0, 1).
 
     Raises:
-        ValueError: if alpha is not in (0, 1), or shapes, dtypes or devices do not fit.
+        ValueError: if shapes, dtypes or devices do not fit.
     """
     index = quantile_index(values, weights, alpha)  # which checks the values
     return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
@@ -45,7 +45,6 @@ def weighted_quantile(values: Tensor, weights: Tensor | None, alpha: float) -> T
 
 def quantile_index(values: Tensor, weights: Tensor | None, alpha: float) -> Tensor:
     """Index of the quantile, ``...`` long. Arguments and errors are those of :func:`weighted_quantile`."""
-    check_lower_tail(alpha)
     _check(values, weights)
     values = values.detach()
     if weights is None:
@@ -65,7 +64,6 @@ def tail_weights(values: Tensor, weights: Tensor | None, alpha: float) -> Tensor
     Values below the quantile get p / alpha, the quantile gets the rest. There is no gradient. Arguments and errors are
     those of :func:`weighted_quantile`.
     """
-    check_lower_tail(alpha)
     order, mass = sorted_masses(values, weights)
     tail = mass.double() / (alpha * mass[..., -1:].double())
     tail.clamp_(max=1.0)
@@ -89,13 +87,6 @@ def sorted_masses(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tenso
     values = values.detach()
     order = values.argsort(dim=-1, stable=True) if on_cuda(values) else torch.from_numpy(values.numpy().argsort(-1))
     return order, (masses[order] if masses.ndim == 1 else masses.gather(-1, order)).cumsum(-1)
-
-
-def check_lower_tail(alpha: float) -> None:
-    """Raise ``ValueError`` unless alpha is in (0, 1)."""
-    if not (is_number(alpha) and 0.0 < alpha < 1.0):
-        what = "alpha (probability of the lower tail; BoTorch's VaR counts from the other side)"
-        raise ValueError(f"{what} must be strictly between 0 and 1, got {quoted(alpha)}.")
 
 
 def _kth_index(values: Tensor, k: int) -> Tensor:

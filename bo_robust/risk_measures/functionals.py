@@ -29,14 +29,13 @@ import torch
 from torch import Tensor
 
 from bo_robust.ops.weighted_quantile import (
-    check_lower_tail,
     quantile_index,
     sorted_masses,
     tail_weights,
     weighted_quantile,
 )
 from bo_robust.utils import specs
-from bo_robust.utils.input_checks import check_tensor, is_number, outside_package, quoted
+from bo_robust.utils.input_checks import check_nonnegative, check_tensor, is_number, outside_package, quoted
 
 __all__ = [
     "FUNCTIONALS",
@@ -240,8 +239,7 @@ class MeanVariance(Functional):
     weight: float
 
     def __post_init__(self) -> None:
-        if not (is_number(self.weight) and self.weight >= 0.0):
-            raise ValueError(f"weight (of the variance) must be a finite number >= 0, got {quoted(self.weight)}.")
+        check_nonnegative(weight=self.weight)
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         mean = Mean()(values, probabilities)
@@ -291,7 +289,9 @@ def as_functional(functional: Any) -> Functional:
 
 
 def _check_alpha(alpha: float) -> None:
-    check_lower_tail(alpha)
+    if not (is_number(alpha) and 0.0 < alpha < 1.0):
+        what = "alpha (probability of the lower tail; BoTorch's VaR counts from the other side)"
+        raise ValueError(f"{what} must be strictly between 0 and 1, got {quoted(alpha)}.")
     if alpha > 0.5:
         warnings.warn(
             f"alpha = {alpha:g} is the LOWER tail, the worst {alpha:.0%} of the conditions. BoTorch's VaR({alpha:g}) "

@@ -3,8 +3,10 @@
 import inspect
 import math
 import reprlib
+from dataclasses import fields
+from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -64,6 +66,13 @@ def check_positive(**values: float) -> None:
             raise ValueError(f"{name} must be a finite number > 0, got {quoted(value)}.")
 
 
+def check_nonnegative(**values: float) -> None:
+    """Raise ``ValueError`` unless every value is a finite number >= 0."""
+    for name, value in values.items():
+        if not (is_number(value) and value >= 0):
+            raise ValueError(f"{name} must be a finite number >= 0, got {quoted(value)}.")
+
+
 def check_delta(delta: float) -> None:
     """Raise ``ValueError`` unless the failure probability is in (0, 1)."""
     if not (is_number(delta) and 0.0 < delta < 1.0):
@@ -82,12 +91,12 @@ def check_accuracy(epsilon: float) -> None:
         raise ValueError(f"epsilon (accuracy of the dictionary) must be in (0, 1), got {quoted(epsilon)}.")
 
 
-def check_oversampling(q: float) -> None:
+def check_oversampling(oversampling: float) -> None:
     """Raise ``ValueError`` unless q is a finite number >= 1, as BKB's analysis has it."""
-    if not (is_number(q) and q >= 1.0):
+    if not (is_number(oversampling) and oversampling >= 1.0):
         raise ValueError(
-            f"oversampling (q of min(1, q sigma~^2)) must be a finite number >= 1, got {quoted(q)}; the theorems ask "
-            "for theory_oversampling(T, delta, epsilon), 5 served well in our runs."
+            f"oversampling (q of min(1, q sigma~^2)) must be a finite number >= 1, got {quoted(oversampling)}; the "
+            "theorems ask for theory_oversampling(T, delta, epsilon), 5 served well in our runs."
         )
 
 
@@ -154,6 +163,26 @@ def check_count(minimum: int, **values: int) -> None:
     for name, value in values.items():
         if not is_number(value) or value != int(value) or value < minimum:
             raise ValueError(f"{name} must be a whole number >= {minimum}, got {quoted(value)}.")
+
+
+# Types of settings that :func:`check_fields` checks.
+Positive = Annotated[float, check_positive]
+Nonnegative = Annotated[float, check_nonnegative]
+Count = Annotated[int, partial(check_count, 1)]
+FailureProbability = Annotated[float, check_delta]
+TailIndex = Annotated[float, check_tail_index]
+Accuracy = Annotated[float, check_accuracy]
+Oversampling = Annotated[float, check_oversampling]
+
+
+def check_fields(settings: Any) -> None:
+    """Check the fields of a dataclass whose annotations are types of this module, such as :data:`Positive`.
+
+    Its module must not postpone the evaluation of annotations: a field whose type is a string is not checked.
+    """
+    for field in fields(settings):
+        for check in getattr(field.type, "__metadata__", ()):
+            check(**{field.name: getattr(settings, field.name)})
 
 
 def outside_package() -> int:

@@ -55,12 +55,6 @@ def entries_at_once(x: Tensor, on_cpu: int, on_gpu: int) -> int:
     return on_gpu if on_cuda(x) else on_cpu
 
 
-def wait_for(x: Tensor) -> None:
-    """Wait until CUDA has computed ``x``: its kernels run on after the call."""
-    if x.is_cuda:
-        torch.cuda.synchronize(x.device)
-
-
 def all_numbers(mean: Tensor, variance: Tensor) -> Tensor:
     """Whether mean and variance (``s x n``) are numbers at all arms of a trial, ``s`` bool.
 

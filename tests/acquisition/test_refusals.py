@@ -22,7 +22,6 @@ from bo_robust.acquisition import (
     recommend_design,
     search_lacing_value,
 )
-from bo_robust.acquisition.lnso import climb
 from bo_robust.confidence import ConstantWidth, RKHSWidth, SelfNormalizedWidth
 from bo_robust.models import CandidateEnsemble, candidate
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
@@ -155,7 +154,6 @@ REFUSALS = [
         for a in (risk(), risk(BELL, CVaR(0.1)), risk(BELL, model=batched()))
     ),
     ("bounds", lambda: lnso(BOX.flip(0))),
-    ("starts", lambda: climb(lambda points: points[:, 0], BELL, BOX, BOX + 0.5, 0.1)),
     *(("X", lambda b=b: lnso(b)) for b in (BOX.float(), BOX.expand(2, 2))),
     *((n, lambda n=n, v=v: lnso(**{n: v})) for n, v in (("num_draws", 0), ("fit_steps", 0), ("radius", math.nan))),
     *((n, lambda n=n, v=v: lacing(**{n: v})) for n, v in (("steps", 0), ("num_draws", 3), ("rate", 0.0))),

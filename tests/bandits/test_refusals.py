@@ -201,7 +201,7 @@ REFUSALS = [
     ("elimination", lambda: check_elimination("likely")),
     # streams
     *(("arms", lambda x=x: ArmStream.of_tensor(x)) for x in (X.numpy(), X[:0])),
-    ("arms", lambda: list(ArmStream(lambda a, b: X[a:b].long(), 0, 6).blocks(X))),
+    ("arms", lambda: list(ArmStream(lambda a, b: X[a:b].long(), 0, 6).blocks(1, X))),
     ("stop", lambda: ArmStream(lambda a, b: X, 3, 2)),
 ]
 

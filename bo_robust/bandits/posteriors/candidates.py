@@ -29,7 +29,7 @@ from bo_robust.bandits.posteriors.arm_kernel import checked_diagonal, noise_of_e
 from bo_robust.bandits.posteriors.arms import ArmKernel, ArmPosterior
 from bo_robust.confidence.elimination import log_density
 from bo_robust.utils.covariance import Covariance
-from bo_robust.utils.input_checks import check_count, check_tensor, quoted
+from bo_robust.utils.input_checks import check_count, check_like, check_tensor, quoted
 
 
 def candidate_kernel(candidates: Sequence[Covariance | Tensor], arms: Tensor | None = None) -> ArmKernel:
@@ -59,13 +59,10 @@ def candidate_kernel(candidates: Sequence[Covariance | Tensor], arms: Tensor | N
             raise ValueError(f"candidate {u}: {error}") from None
         matrix = kernel.matrix
         assert matrix is not None
-        first = matrices[0] if matrices else matrix
-        if (matrix.shape, matrix.dtype, matrix.device) != (first.shape, first.dtype, first.device):
-            raise ValueError(
-                f"candidate {u} is {tuple(matrix.shape)}, {matrix.dtype} on {matrix.device}, candidate 0 "
-                f"{tuple(first.shape)}, {first.dtype} on {first.device}; all must be over the same arms."
-            )
         matrices.append(matrix)
+        check_like(f"candidate {u}", matrix, "candidate 0", matrices[0])
+        if matrix.shape != matrices[0].shape:
+            raise ValueError(f"candidate {u} is over {len(matrix)} arms, candidate 0 over {len(matrices[0])}.")
     K = torch.stack(matrices)
     return ArmKernel(diagonal=K.diagonal(dim1=-2, dim2=-1).clone(), matrix=K, arms=arms)
 
@@ -76,7 +73,8 @@ def _warn_of_duplicates(kernel: ArmKernel, noise: Tensor, prior_mean: Tensor | N
     parts = [noise.unsqueeze(1)]
     if kernel.diagonal.ndim == 2:
         assert kernel.matrix is not None
-        parts.append(kernel.matrix @ torch.arange(n, dtype=noise.dtype, device=noise.device).cos())
+        product = kernel.matrix @ torch.arange(n, dtype=noise.dtype, device=noise.device).cos()
+        parts.append(product.expand(h, n))
     if prior_mean is not None:
         parts.append(prior_mean.to(noise).expand(h, n))
     same: dict[tuple[float, ...], list[int]] = {}
@@ -187,24 +185,20 @@ def init(
     check_count(1, trials=trials)
     noise = noise_of_each(kernel, noise_var, "candidate")
     n, template = kernel.num_arms, kernel.diagonal
-    if noise.ndim > 1:
-        raise ValueError(f"noise_var must be one number or one per candidate, got shape {tuple(noise.shape)}.")
     if prior_mean is not None:
         check_tensor("prior_mean", prior_mean)
-        if prior_mean.ndim not in (1, 2) or prior_mean.shape[-1] != n:
-            raise ValueError(f"prior_mean must be {n}, or {n} per candidate, got shape {tuple(prior_mean.shape)}.")
-    axes = {
-        "kernel matrices": template.shape[0] if template.ndim == 2 else None,
-        "noise variances": noise.shape[0] if noise.ndim == 1 else None,
-        "prior means": prior_mean.shape[0] if prior_mean is not None and prior_mean.ndim == 2 else None,
-    }
-    counts = {name: count for name, count in axes.items() if count is not None}
-    if len(set(counts.values())) > 1:
-        raise ValueError(f"candidates must agree in number, got {counts}; give one of each kind, or one for all.")
-    h = next(iter(counts.values()), 1)
+    mean_shape = (n,) if prior_mean is None else prior_mean.shape
+    try:
+        (h, _) = torch.broadcast_shapes((1, n), template.shape, (*noise.shape, 1), mean_shape)
+    except (RuntimeError, ValueError):
+        raise ValueError(
+            f"kernel, noise_var and prior_mean must be of one number of candidates h, or shared: h x {n} x {n}, h and "
+            f"h x {n}, got kernels of {tuple(template.shape)}, {tuple(noise.shape)} and {tuple(mean_shape)}."
+        ) from None
     if h == 0:
         raise ValueError("U is empty: give at least one candidate.")
-    _warn_of_duplicates(kernel, noise.expand(h), prior_mean)
+    noise = noise.expand(h)
+    _warn_of_duplicates(kernel, noise, prior_mean)
     noise = noise.expand(trials, h).reshape(-1)
     if prior_mean is not None:
         prior_mean = prior_mean.expand(trials, h, n).reshape(-1, n)

@@ -69,24 +69,19 @@ class ArmStream:
         cuts = [self.start + len(self) * i // ranks for i in (rank, rank + 1)]
         return replace(self, start=cuts[0], stop=cuts[1])
 
-    def blocks(self, template: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """First arm and arms of every block, which must be on the device of ``template``.
+    def blocks(self, dim: int, template: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """First arm and arms of every block, which must have ``dim`` columns and be on the device of ``template``.
 
-        Raises ``ValueError`` if a block is not as ``read`` promises, not like the first one, or not finite.
+        Raises ``ValueError`` if a block is not as ``read`` promises, or not finite.
         """
-        first: Tensor | None = None
         for start in range(self.start, self.stop, self.block):
             stop = min(start + self.block, self.stop)
             arms, name = self.read(start, stop), f"the block of arms {start}..{stop - 1}"
-            if arms.ndim != 2 or arms.shape[0] != stop - start:
-                raise ValueError(f"{name} must be {stop - start} x d, got shape {tuple(arms.shape)}.")
+            if arms.shape != (stop - start, dim):
+                raise ValueError(f"{name} must be {stop - start} x {dim}, got shape {tuple(arms.shape)}.")
             if arms.dtype not in (torch.float32, torch.float64):
                 raise ValueError(f"{name} must be float32 or float64, got {arms.dtype}; convert it.")
             if arms.device != template.device:
                 raise ValueError(f"{name} is on {arms.device}, the posterior on {template.device}; move one.")
-            first = arms[:0] if first is None else first
-            if (arms.shape[1], arms.dtype) != (first.shape[1], first.dtype):
-                other = f"the first block {first.shape[1]} of {first.dtype}"
-                raise ValueError(f"{name} has {arms.shape[1]} columns of {arms.dtype}, {other}; give all blocks alike.")
             check_finite(name, arms)
             yield start, arms

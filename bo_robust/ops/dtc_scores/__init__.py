@@ -25,7 +25,6 @@ from bo_robust.ops.dtc_scores.naive import (
     steps_of_columns,
 )
 from bo_robust.utils.covariance import Covariance
-from bo_robust.utils.input_checks import check_like, check_tensor
 
 __all__ = [
     "CHUNK_ENTRIES", "Columns", "Dictionary", "Scores", "Steps", "columns_of", "dtc_scores", "scores_of_columns",
@@ -48,33 +47,14 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noi
         noise_var: lambda, ``s``.
 
     Raises:
-        ValueError: if shapes, dtypes or devices do not fit.
+        ValueError: if a covariance of several lengthscales has not d of them.
     """
-    points, root, (s, r) = dictionary.points, dictionary.root, dictionary.weights.shape
-    check_tensor("root", root)
-    for name, x, shape in (
-        ("root", root, (s, r, r)),
-        ("factor", dictionary.factor, (s, r, r)),
-        ("weights", dictionary.weights, (s, r)),
-        ("noise_var", noise_var, (s,)),
-    ):
-        if x.shape != shape:
-            raise ValueError(f"{name} must be {shape} as weights are {(s, r)}, got shape {tuple(x.shape)}.")
-        check_like(name, x, "root", root)
-    if points.shape[:2] != (s, r):
-        raise ValueError(f"points must be {s} x {r} x d as weights are {(s, r)}, got shape {tuple(points.shape)}.")
-    if arms.shape[1:] != points.shape[2:]:
-        raise ValueError(f"arms must be B x {points.shape[2]} as the dictionary, got shape {tuple(arms.shape)}.")
-    if arms.device != points.device:
-        raise ValueError(f"arms are on {arms.device}, the dictionary on {points.device}; move one.")
-    form = form_of(covariance, points)
+    form = form_of(covariance, dictionary.points)
     if form is None:
         return naive.dtc_scores(arms, dictionary, covariance, noise_var)
-    check_tensor("arms", arms)
-    check_like("points", points, "root", root)
     return dispatch(
         "dtc_scores",
-        root,
+        dictionary.root,
         lambda fused: fused.dtc_scores(arms, dictionary, form, noise_var),
         lambda: naive.dtc_scores(arms, dictionary, covariance, noise_var),
     )

@@ -144,7 +144,14 @@ def chunks(like: Tensor, B: int) -> Iterator[tuple[slice, slice]]:
 def columns_of(arms: Tensor, points: Tensor, covariance: Covariance) -> Columns:
     """k_D of ``arms`` (``B x d``) and ``points`` (``s x r x d``) chunk by chunk, in the dtype of the points."""
     form = form_of(covariance, points)
-    return _evaluated(arms, points, covariance) if form is None else _FormColumns(arms, points, form)
+    if form is not None:
+        return _FormColumns(arms, points, form)
+
+    def columns(trials: slice, rows: slice) -> tuple[Tensor, Tensor]:
+        x = arms[rows].to(points.dtype) if points.is_floating_point() else arms[rows]
+        return torch.stack([covariance(x, of_trial) for of_trial in points[trials]]), covariance.diagonal(x)
+
+    return columns
 
 
 @torch.no_grad()
@@ -169,16 +176,6 @@ def scores_of_columns(B: int, dictionary: Dictionary, noise_var: Tensor, columns
         rest = (prior - explained).clamp_(min=0.0)
         variance[trials, rows] = rest.addcmul_(left, noise_var[trials].unsqueeze(1))
     return Scores(mean, variance)
-
-
-def _evaluated(arms: Tensor, points: Tensor, covariance: Covariance) -> Columns:
-    """:data:`Columns` of any covariance, trial by trial."""
-
-    def columns(trials: slice, rows: slice) -> tuple[Tensor, Tensor]:
-        x = arms[rows].to(points.dtype) if points.is_floating_point() else arms[rows]
-        return torch.stack([covariance(x, of_trial) for of_trial in points[trials]]), covariance.diagonal(x)
-
-    return columns
 
 
 class _FormColumns:
