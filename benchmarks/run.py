@@ -66,7 +66,10 @@ def main(panels: Sequence[Panel], arguments: Sequence[str] | None = None) -> Non
     parser.add_argument("--jobs", type=int, help="processes side by side; by default one, or all of a cluster")
     parser.add_argument("--backend", choices=BACKENDS, default="loky", help="ray and dask are for several machines")
     parser.add_argument("--out", type=Path, default=Path("results") / name, help="the folder (default: %(default)s)")
+    parser.add_argument("--data-dir", type=Path, help="the folder of data sets (default: that of BO_ROBUST_DATA)")
     given = parser.parse_args(arguments)
+    if given.data_dir is not None:
+        os.environ["BO_ROBUST_DATA"] = str(given.data_dir.resolve())  # which workers get, too
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sizes = {key: size for key in ("trials", "rounds") if (size := getattr(given, key)) is not None}
     try:

@@ -130,7 +130,7 @@ def verified(name: str) -> Path:
     if path is None or not path.is_file():
         where = f"no file {path}" if path else "no data folder was given"
         raise FileNotFoundError(
-            f"problem {name!r} needs the data file {file.path}: {where}. Set the environment variable BO_ROBUST_DATA "
+            f"problem {name!r} needs the data file {file.path}: {where}. Give --data-dir or set BO_ROBUST_DATA "
             f"to a folder, download {file.source}, and run `python -m benchmarks.problems.data {name} DOWNLOAD`."
         )
     check_content(path, path.read_bytes(), file.sha256)
