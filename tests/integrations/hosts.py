@@ -83,6 +83,8 @@ class AxLoop:
         keep = [f"{name} <= 0" for name in constraints]
         self.client.configure_optimization(objective=objective, outcome_constraints=keep)
         search = {"num_restarts": 2, "raw_samples": 16, "seed": 0}
+        if method == "he-gp-ucb":
+            settings |= {"maximize": all(objectives.values())}
         strategy = ax.generation_strategy(method, initial=6, **search, **limits, **settings)
         self.client.set_generation_strategy(strategy)
 

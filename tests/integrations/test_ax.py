@@ -179,7 +179,6 @@ def measure(client, rounds, at_once=1, **given):
 @pytest.mark.parametrize(
     ("parameters", "arms", "at_once", "constraints"),
     [
-        ([unordered("s", list("uvwx")), whole("k", 1, 2)], 8, 1, ()),
         ([unordered("s", list("uvwx")), FLAG], 8, 4, ()),
         ([unordered("s", list("uvw")), unordered("r", list("uvw"))], 9, 3, ()),
         ([unordered("s", list("uvw")), whole("k", 1, 3), whole("m", 1, 2)], 9, 1, ["k + m <= 3"]),
