@@ -28,12 +28,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from bo_robust.ops.weighted_quantile import (
-    quantile_index,
-    sorted_masses,
-    tail_weights,
-    weighted_quantile,
-)
+from bo_robust.ops.weighted_quantile import quantile_index, sorted_masses, tail_weights
 from bo_robust.utils import specs
 from bo_robust.utils.input_checks import check_nonnegative, check_tensor, is_number, outside_package, quoted
 
@@ -86,8 +81,26 @@ class Functional(ABC):
         return gap == gap.amax(-1, keepdim=True)
 
 
+class _Selecting(Functional):
+    """A functional whose value is that at one condition, which gets the whole gradient."""
+
+    selects: ClassVar[bool] = True
+
+    def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        index = self.selected(values, probabilities)
+        return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+
+    def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """Lacing values: z of the support with l(z) <= F(l) and u(z) >= F(u).
+
+        Never empty, even after rounding. Of a value at risk, P(l <= VaR(l)) >= alpha > P(u < VaR(u)), and both sums are
+        exact; in the worst case the point of smallest l has u(z) >= min u.
+        """
+        return _between(lower, upper, self(lower, probabilities), self(upper, probabilities), probabilities)
+
+
 @dataclass(frozen=True)
-class ValueAtRisk(Functional):
+class ValueAtRisk(_Selecting):
     """VaR_alpha(h) = inf{v : P(h <= v) >= alpha}, the lower alpha-quantile. A small alpha is averse to risk.
 
     BoTorch's ``VaR`` counts from the other side, and takes the next value where alpha times the number of values is a
@@ -98,25 +111,13 @@ class ValueAtRisk(Functional):
         ValueError: if alpha, the probability of the lower tail, is not in (0, 1).
     """
 
-    selects: ClassVar[bool] = True
     alpha: float
 
     def __post_init__(self) -> None:
         _check_alpha(self.alpha)
 
-    def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """The quantile. It is an entry of ``values``, which gets the whole gradient."""
-        return weighted_quantile(values, probabilities, self.alpha)
-
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         return quantile_index(values, probabilities, self.alpha)
-
-    def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """Lacing values: l(z) <= VaR(l) and u(z) >= VaR(u), z in the support (Definition 1).
-
-        Never empty, even after rounding: P(l <= VaR(l)) >= alpha > P(u < VaR(u)), and both sums are exact.
-        """
-        return _between(lower, upper, self(lower, probabilities), self(upper, probabilities), probabilities)
 
 
 @dataclass(frozen=True)
@@ -182,24 +183,13 @@ class Expectile(Functional):
 
 
 @dataclass(frozen=True)
-class WorstCase(Functional):
+class WorstCase(_Selecting):
     """Minimum of h over the points of positive probability: VaR as alpha -> 0, the objective of StableOpt."""
-
-    selects: ClassVar[bool] = True
-
-    def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """The smallest value. One point gets the whole gradient."""
-        index = self.selected(values, probabilities)
-        return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
 
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         check_tensor("values", values)
         supported = values if probabilities is None else values.masked_fill(probabilities <= 0, math.inf)
         return supported.argmin(-1)
-
-    def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """The points where l is smallest; u(z) >= min u holds at all of them."""
-        return _between(lower, upper, self(lower, probabilities), self(upper, probabilities), probabilities)
 
 
 @dataclass(frozen=True)
