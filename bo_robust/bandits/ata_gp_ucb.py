@@ -23,7 +23,7 @@ from bo_robust.bandits.posteriors.truncated import TruncatedPosterior
 from bo_robust.bandits.posteriors.whitening import ROOTS, FeatureTable
 from bo_robust.confidence import Width
 from bo_robust.confidence.base import is_open, sized
-from bo_robust.confidence.truncation import Truncation, check_rule
+from bo_robust.confidence.truncation import Rule, Truncation
 from bo_robust.features import Features
 from bo_robust.features.maps import WARN_ERROR
 from bo_robust.utils.input_checks import quoted
@@ -55,11 +55,10 @@ class ATAGPUCB(ArmAlgorithm):
     truncation: Truncation
     features: Features | NystromDictionary
     root: str = "symmetric"
-    rule: str = "zero"
+    rule: Rule = "zero"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rule(self.rule)
         if isinstance(self.features, type) or not (callable(self.features) or redraws(self.features)):
             raise ValueError(f"features must be a feature map or a NystromDictionary, got {quoted(self.features)}.")
         if not redraws(self.features) and (is_open(self.width) or is_open(self.truncation)):
