@@ -6,7 +6,7 @@ share u_{i tau} y_tau of a reward in each direction with the current level, so a
 """
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeGuard
 
@@ -23,20 +23,13 @@ from bo_robust.bandits.posteriors.truncated import TruncatedPosterior
 from bo_robust.bandits.posteriors.whitening import ROOTS, FeatureTable
 from bo_robust.confidence import Width
 from bo_robust.confidence.base import is_open, sized
-from bo_robust.confidence.truncation import Truncation, check_rule
+from bo_robust.confidence.truncation import Rule, Truncation
 from bo_robust.features import Features
 from bo_robust.features.maps import WARN_ERROR
 from bo_robust.utils.input_checks import quoted
 from bo_robust.utils.round_numbers import by_round
 
 PROBES = 16  # arms at which features are compared with the kernel
-
-
-@dataclass
-class ATAState(State):
-    """State with the kernel that dictionaries are drawn from."""
-
-    kernel: ArmKernel = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -62,11 +55,10 @@ class ATAGPUCB(ArmAlgorithm):
     truncation: Truncation
     features: Features | NystromDictionary
     root: str = "symmetric"
-    rule: str = "zero"
+    rule: Rule = "zero"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rule(self.rule)
         if isinstance(self.features, type) or not (callable(self.features) or redraws(self.features)):
             raise ValueError(f"features must be a feature map or a NystromDictionary, got {quoted(self.features)}.")
         if not redraws(self.features) and (is_open(self.width) or is_open(self.truncation)):
@@ -74,18 +66,16 @@ class ATAGPUCB(ArmAlgorithm):
         if self.root not in ROOTS:
             raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {quoted(self.root)}.")
 
-    def init(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int = 1, **options: Any) -> State:
-        """As in the base class; ``ValueError`` also if the features do not fit the arms."""
-        return ATAState(super().init(kernel, noise_var, trials, **options).posterior, kernel=kernel)
-
     def prior(self, kernel: ArmKernel, noise_var: float | Tensor, trials: int, **_: Any) -> TruncatedPosterior:
-        """As :func:`bo_robust.bandits.posteriors.truncated.init`."""
+        """As :func:`bo_robust.bandits.posteriors.truncated.init`; ``ValueError`` also if features do not fit arms."""
         noise = noise_of_trials(kernel, noise_var, trials)
-        return truncated.init(feature_table(self.features, kernel, self.root), noise, self.root, self.rule)
+        posterior = truncated.init(feature_table(self.features, kernel, self.root), noise, self.root, self.rule)
+        posterior.kernel = kernel
+        return posterior
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest upper confidence bound."""
-        m = checked_state(state, ATAState, TruncatedPosterior).posterior.size
+        m = checked_state(state, State, TruncatedPosterior).posterior.size
         return select_ucb(state, self.width if m is None else sized(self.width, m), uniform)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
@@ -93,16 +83,17 @@ class ATAGPUCB(ArmAlgorithm):
 
         A level that falls raises ``ValueError``.
         """
-        state = checked_state(state, ATAState, TruncatedPosterior)
-        t, kernel, redraw = state.round + 1, state.kernel, None
-        if redraws(self.features) and t >= self.features.redraw_growth * state.posterior.drawn:
+        posterior: TruncatedPosterior = checked_state(state, State, TruncatedPosterior).posterior
+        t, redraw = state.round + 1, None
+        if redraws(self.features) and t >= self.features.redraw_growth * posterior.drawn:
             if uniform is None:
                 raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
-            redraw = partial(self.features.draw, kernel, uniform=uniform)
+            assert posterior.kernel is not None
+            redraw = partial(self.features.draw, posterior.kernel, uniform=uniform)
         level_of = (lambda m: sized(self.truncation, m)(t)) if is_open(self.truncation) else None
-        level, lists = sized(self.truncation, kernel.num_arms), state.posterior.lists  # levels fall with m
-        floor = by_round(lambda t: raise_floor(lists, level(t)), t, rewards)
-        seen = truncated.observe(state.posterior, arms, rewards, floor, redraw, level_of)
+        level = sized(self.truncation, posterior.mean.shape[1])  # levels fall with m
+        floor = by_round(lambda t: raise_floor(posterior.lists, level(t)), t, rewards)
+        seen = truncated.observe(posterior, arms, rewards, floor, redraw, level_of)
         state.round = t
         return Info(*seen)
 

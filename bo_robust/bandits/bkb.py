@@ -20,7 +20,7 @@ from bo_robust.bandits.posteriors.dtc import DTCPosterior
 from bo_robust.bandits.tgp_ucb import truncated_rewards
 from bo_robust.confidence import Width
 from bo_robust.confidence.base import DIMENSION, needs_of
-from bo_robust.confidence.truncation import NoTruncation, Truncation, check_rule
+from bo_robust.confidence.truncation import NoTruncation, Rule, Truncation
 from bo_robust.features.leverage import redrawn
 from bo_robust.utils.input_checks import Oversampling, quoted
 from bo_robust.utils.linalg import all_numbers
@@ -57,11 +57,10 @@ class BKB(ArmAlgorithm):
     oversampling: Oversampling
     redraw: str = "fresh"
     truncation: Truncation = field(default_factory=NoTruncation)
-    rule: str = "zero"
+    rule: Rule = "zero"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rule(self.rule)
         if self.redraw not in ("fresh", "persistent"):
             raise ValueError(f"redraw must be 'fresh' or 'persistent', got {quoted(self.redraw)}.")
 

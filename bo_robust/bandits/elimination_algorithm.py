@@ -17,7 +17,7 @@ from bo_robust.bandits.base import Info, State, checked_state
 from bo_robust.bandits.candidate_algorithm import CandidateAlgorithm
 from bo_robust.bandits.posteriors.candidates import CandidatePosterior, Observed
 from bo_robust.confidence import elimination
-from bo_robust.confidence.elimination import Failures
+from bo_robust.confidence.elimination import EliminationKind, Failures
 from bo_robust.utils.input_checks import FailureProbability, Positive
 from bo_robust.utils.linalg import on_cuda
 from bo_robust.utils.round_numbers import by_round
@@ -53,11 +53,7 @@ class EliminationAlgorithm(CandidateAlgorithm):
 
     noise_scale: Positive
     delta: FailureProbability
-    elimination: str = field(default="errors", kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        elimination.check_elimination(self.elimination)
+    elimination: EliminationKind = field(default="errors", kw_only=True)
 
     def start(self, posterior: CandidatePosterior) -> HEState:
         """Make the state around a fresh posterior."""

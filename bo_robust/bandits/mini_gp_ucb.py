@@ -25,7 +25,7 @@ from bo_robust.bandits.gp_ucb import largest_bound
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmPosterior
 from bo_robust.confidence import Width
-from bo_robust.utils.input_checks import is_number
+from bo_robust.utils.input_checks import AtLeastOne
 from bo_robust.utils.linalg import all_numbers, on_cuda
 
 # A repetition without end: of an arm that is known from the start, k(x, x) = 0.
@@ -59,15 +59,7 @@ class MiniGPUCB(ArmAlgorithm):
     """
 
     width: Width
-    batch_constant: float = 1.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (is_number(self.batch_constant) and self.batch_constant >= 1.0):
-            raise ValueError(
-                "batch_constant (C: standard deviations fall at most by 1/C between choices) must be a finite number "
-                f">= 1, got {self.batch_constant!r}."
-            )
+    batch_constant: AtLeastOne = 1.1
 
     def start(self, posterior: ArmPosterior) -> RepeatingState:
         """Make the state around a fresh posterior, with nothing to repeat."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked_state
 from bo_robust.bandits.gp_ucb import select_ucb
 from bo_robust.confidence import Width
-from bo_robust.confidence.truncation import Truncation, check_rule, truncate
+from bo_robust.confidence.truncation import Rule, Truncation, truncate
 from bo_robust.utils.round_numbers import by_round
 
 
@@ -33,11 +33,7 @@ class TGPUCB(ArmAlgorithm):
 
     width: Width
     truncation: Truncation
-    rule: str = "zero"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_rule(self.rule)
+    rule: Rule = "zero"
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest upper confidence bound."""

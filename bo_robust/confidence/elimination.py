@@ -30,7 +30,7 @@ Axes: ``s`` trials, ``h`` candidates; a candidate's index is its index in U thro
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -143,6 +143,9 @@ def check_elimination(elimination: object) -> None:
     if elimination not in ELIMINATION_KINDS:
         names = ", ".join(map(repr, ELIMINATION_KINDS))
         raise ValueError(f"elimination must be one of {names}, got {quoted(elimination)}.")
+
+
+EliminationKind = Annotated[str, check_elimination]
 
 
 def evidence_bound(elimination: str, candidates: int, delta: float) -> float:

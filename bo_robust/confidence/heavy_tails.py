@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bo_robust.confidence.base import GAIN, Number, ScaledWidth, log, required_size, sqrt
-from bo_robust.utils.input_checks import Accuracy, Count, FailureProbability, Positive, TailIndex, check_count
+from bo_robust.utils.input_checks import Accuracy, Count, FailureProbability, Positive, TailIndex
 from bo_robust.utils.round_numbers import by_round
 
 
@@ -64,12 +64,7 @@ class _ATAWidth(_HeavyTailWidth):
 
     delta: FailureProbability
     horizon: Count
-    num_features: int | None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.num_features is not None:
-            check_count(1, num_features=self.num_features)
+    num_features: Count | None
 
     def _noise_term(self, t: int, copies: int) -> Number:
         """The second term of w_t, with L = log(copies m T / delta)."""

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import overload
+from typing import Annotated, overload
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from bo_robust.utils.input_checks import (
     FailureProbability,
     Positive,
     TailIndex,
-    check_count,
     check_fields,
     check_round,
     check_tensor,
@@ -98,12 +97,7 @@ class TGPTruncation(_MomentLevel):
 class _ATATruncation(_MomentLevel):
     delta: FailureProbability
     horizon: Count
-    num_features: int | None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.num_features is not None:
-            check_count(1, num_features=self.num_features)
+    num_features: Count | None
 
     def _level(self, t: float | Tensor, copies: int) -> float | Tensor:
         """The level in one direction, (v / L)^(1/(1+alpha)) t^((1-alpha)/(2(1+alpha))), L = log(copies m T / delta)."""
@@ -154,6 +148,9 @@ def check_rule(rule: str) -> None:
     """Raise ``ValueError`` unless ``rule`` is in :data:`RULES`."""
     if rule not in RULES:
         raise ValueError(f"rule must be one of {', '.join(RULES)}; got {quoted(rule)}.")
+
+
+Rule = Annotated[str, check_rule]
 
 
 def truncate(y: Tensor, level: float | Tensor, rule: str = "zero") -> Tensor:

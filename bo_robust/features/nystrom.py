@@ -81,7 +81,7 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
         The root, with r the largest rank of the batch (at least 1).
 
     Raises:
-        ValueError: if a dictionary is empty or ``K_D`` is not finite.
+        ValueError: if ``K_D`` is not finite.
     """
     batch_shape, M = K_D.shape[:-2], K_D.shape[-1]
     K = K_D.reshape(-1, M, M)
@@ -134,12 +134,9 @@ def _scaled(K: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _checked(K: Tensor, mask: Tensor, dependent: Tensor, rank: Tensor) -> tuple[int, int]:
-    """How many dictionaries are dependent, and the largest rank; ``ValueError`` for what is empty or not finite."""
+    """How many dictionaries are dependent, and the largest rank; ``ValueError`` for what is not finite."""
     broken = ~torch.isfinite(K) & mask.unsqueeze(-1) & mask.unsqueeze(-2)
-    flags = torch.stack([(~mask.any(-1)).sum(), broken.sum(), dependent.sum(), rank.max()])
-    num_empty, num_broken, num_dependent, largest = flags.tolist()
-    if num_empty:
-        raise ValueError(f"{num_empty} of {mask.shape[0]} dictionaries are empty; put at least one point into each.")
+    num_broken, num_dependent, largest = torch.stack([broken.sum(), dependent.sum(), rank.max()]).tolist()
     if num_broken:
         raise ValueError(f"K_D has {num_broken} NaN or infinite entries inside the mask; remove those points first.")
     return num_dependent, largest

@@ -27,8 +27,8 @@ from torch import Tensor
 
 from bo_robust.models.candidate_gps import CandidateGPs, Predictions
 from bo_robust.models.candidate_priors import Candidate, candidate
-from bo_robust.utils.input_checks import check_finite, check_like, check_tensor, quoted
-from bo_robust.utils.linalg import refuse_tf32
+from bo_robust.models.training_data import check_data
+from bo_robust.utils.input_checks import check_finite, check_like, quoted
 from bo_robust.utils.upstream import check_tensor_args, standardizes_one_output
 
 
@@ -89,7 +89,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         input_transform: InputTransform | None = None,
         outcome_transform: Standardize | None = None,
     ) -> None:
-        _check_rows(train_X, train_Y)
+        check_data("CandidateEnsemble", train_X, train_Y, batched=False, least=0)
         _check_transforms(input_transform, outcome_transform)
         check_tensor_args(train_X, train_Y)
         super().__init__()
@@ -217,7 +217,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
             raise ValueError("candidates have their own noise_var: give X and Y only.")
         if len(self._gps.points) != len(self.train_targets):
             raise ValueError("this ensemble has hallucinated points; add observations to the one it was made from.")
-        _check_rows(X, Y)
+        check_data("CandidateEnsemble", X, Y, batched=False, least=0)
         model = self._with(self._gps)
         model._append(X, Y)
         return model
@@ -317,16 +317,6 @@ def _as_candidates(value: Any) -> list[Candidate]:
         except TypeError as error:  # of Python: a setting is missing or unknown
             raise ValueError(f"the settings of candidate {u} do not fit: {error}.") from None
     return converted
-
-
-def _check_rows(X: Tensor, Y: Tensor) -> None:
-    for name, x in (("X", X), ("Y", Y)):
-        check_tensor(name, x)
-        check_finite(name, x)
-    if X.ndim != 2 or Y.shape != (X.shape[0], 1):
-        raise ValueError(f"CandidateEnsemble needs X n x d and Y n x 1, got {tuple(X.shape)} and {tuple(Y.shape)}.")
-    check_like("Y", Y, "X", X)
-    refuse_tf32(X)
 
 
 def _check_transforms(input_transform: object, outcome_transform: object) -> None:

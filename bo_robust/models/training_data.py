@@ -55,11 +55,11 @@ def from_spec(spec: Any, registry: Mapping[str, Callable[..., Any]], context: Ma
     return build(spec, registry, context, role) if isinstance(spec, Mapping | str) else spec
 
 
-def check_data(model: str, X: Tensor, Y: Tensor, batched: bool, Yvar: Tensor | None = None) -> None:
-    """Raise ``ValueError`` unless X is ``n x d`` and Y ``n x 1``, finite floats, n >= 1; Yvar is as Y, not negative."""
+def check_data(model: str, X: Tensor, Y: Tensor, batched: bool, Yvar: Tensor | None = None, least: int = 1) -> None:
+    """Raise ``ValueError`` unless X is ``n x d`` and Y ``n x 1``, finite floats, n >= ``least``; Yvar >= 0 is as Y."""
     for name, x in (("train_X", X), ("train_Y", Y)):
         check_tensor(name, x, floating=False)
-    if (X.ndim < 2 if batched else X.ndim != 2) or Y.shape != (*X.shape[:-1], 1) or X.shape[-2] == 0:
+    if (X.ndim < 2 if batched else X.ndim != 2) or Y.shape != (*X.shape[:-1], 1) or X.shape[-2] < least:
         batch = "batch_shape x " if batched else ""
         advice = "give data, one reward for each point"
         if X.ndim < 2 or Y.ndim < 2:
@@ -69,8 +69,8 @@ def check_data(model: str, X: Tensor, Y: Tensor, batched: bool, Yvar: Tensor | N
         elif Y.shape[-1] != 1:
             advice = "model several outputs with a ModelListGP"
         raise ValueError(
-            f"{model} needs train_X {batch}n x d and train_Y {batch}n x 1 with n >= 1, got {tuple(X.shape)} and "
-            f"{tuple(Y.shape)}; {advice}."
+            f"{model} needs train_X {batch}n x d and train_Y {batch}n x 1 with n >= {least}, got {tuple(X.shape)} "
+            f"and {tuple(Y.shape)}; {advice}."
         )
     for name, x in (("train_X", X), ("train_Y", Y)):
         check_tensor(name, x)

@@ -33,7 +33,7 @@ from bo_robust.models.training_data import (
     rewards_as_they_are,
     warn_of_truncated,
 )
-from bo_robust.utils.input_checks import check_finite, check_like, check_tensor, quoted
+from bo_robust.utils.input_checks import check_finite, check_like, check_schedule, check_tensor
 from bo_robust.utils.upstream import prediction_strategy
 
 NOTABLE = 0.1  # share of truncated rewards beyond which the model warns
@@ -248,12 +248,8 @@ def levels_of_rounds(truncation: Truncation | Tensor | None, rewards: Tensor, fi
         )
     if isinstance(truncation, Tensor):
         levels = truncation
-    elif isinstance(truncation, type) or not callable(truncation):
-        raise ValueError(
-            "truncation must be a schedule of bo_robust.confidence.truncation or a tensor of levels, got "
-            f"{quoted(truncation)}."
-        )
     else:
+        check_schedule("truncation", "TGPTruncation(4.0, 1.0), or a tensor of levels", truncation)
         rounds = torch.arange(first_round, first_round + n, dtype=rewards.dtype, device=rewards.device)
         level: float | Tensor = truncation(rounds)  # a number from a truncation that does not depend on t
         levels = (level if isinstance(level, Tensor) else torch.full_like(rounds, level)).unsqueeze(-1)

@@ -23,19 +23,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from bo_robust.ops.weighted_quantile import (
-    quantile_index,
-    sorted_masses,
-    tail_weights,
-    weighted_quantile,
-)
+from bo_robust.ops.weighted_quantile import quantile_index, sorted_masses, tail_weights
 from bo_robust.utils import specs
-from bo_robust.utils.input_checks import check_nonnegative, check_tensor, is_number, outside_package, quoted
+from bo_robust.utils.input_checks import Nonnegative, check_fields, check_tensor, is_number, outside_package, quoted
 
 __all__ = [
     "FUNCTIONALS",
@@ -50,12 +45,31 @@ __all__ = [
 ]
 
 
+def check_alpha(alpha: float) -> None:
+    """Raise ``ValueError`` unless alpha, the probability of the lower tail, is in (0, 1); warn above 0.5."""
+    if not (is_number(alpha) and 0.0 < alpha < 1.0):
+        what = "alpha (probability of the lower tail; BoTorch's VaR counts from the other side)"
+        raise ValueError(f"{what} must be strictly between 0 and 1, got {quoted(alpha)}.")
+    if alpha > 0.5:
+        warnings.warn(
+            f"alpha = {alpha:g} is the LOWER tail, the worst {alpha:.0%} of the conditions. BoTorch's VaR({alpha:g}) "
+            f"is alpha = {1.0 - alpha:g} here.",
+            stacklevel=outside_package(),
+        )
+
+
+LowerTail = Annotated[float, check_alpha]
+
+
 class Functional(ABC):
     """Base of the functionals. Subclasses are frozen dataclasses of their settings.
 
     Shapes are the same in all methods: values and (finite) bounds are ``... x w``, a result per x is ``...``.
     Probabilities are ``w`` or ``... x w``, >= 0 and with sum 1; None means all equal.
     """
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @abstractmethod
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
@@ -86,8 +100,26 @@ class Functional(ABC):
         return gap == gap.amax(-1, keepdim=True)
 
 
+class _Selecting(Functional):
+    """A functional whose value is that at one condition, which gets the whole gradient."""
+
+    selects: ClassVar[bool] = True
+
+    def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        index = self.selected(values, probabilities)
+        return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+
+    def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """Lacing values: z of the support with l(z) <= F(l) and u(z) >= F(u).
+
+        Never empty, even after rounding. Of a value at risk, P(l <= VaR(l)) >= alpha > P(u < VaR(u)), and both sums are
+        exact; in the worst case the point of smallest l has u(z) >= min u.
+        """
+        return _between(lower, upper, self(lower, probabilities), self(upper, probabilities), probabilities)
+
+
 @dataclass(frozen=True)
-class ValueAtRisk(Functional):
+class ValueAtRisk(_Selecting):
     """VaR_alpha(h) = inf{v : P(h <= v) >= alpha}, the lower alpha-quantile. A small alpha is averse to risk.
 
     BoTorch's ``VaR`` counts from the other side, and takes the next value where alpha times the number of values is a
@@ -98,25 +130,10 @@ class ValueAtRisk(Functional):
         ValueError: if alpha, the probability of the lower tail, is not in (0, 1).
     """
 
-    selects: ClassVar[bool] = True
-    alpha: float
-
-    def __post_init__(self) -> None:
-        _check_alpha(self.alpha)
-
-    def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """The quantile. It is an entry of ``values``, which gets the whole gradient."""
-        return weighted_quantile(values, probabilities, self.alpha)
+    alpha: LowerTail
 
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         return quantile_index(values, probabilities, self.alpha)
-
-    def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """Lacing values: l(z) <= VaR(l) and u(z) >= VaR(u), z in the support (Definition 1).
-
-        Never empty, even after rounding: P(l <= VaR(l)) >= alpha > P(u < VaR(u)), and both sums are exact.
-        """
-        return _between(lower, upper, self(lower, probabilities), self(upper, probabilities), probabilities)
 
 
 @dataclass(frozen=True)
@@ -127,10 +144,7 @@ class CVaR(Functional):
     finitely many points. ``alpha`` is that of :class:`ValueAtRisk`.
     """
 
-    alpha: float
-
-    def __post_init__(self) -> None:
-        _check_alpha(self.alpha)
+    alpha: LowerTail
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         return (values * tail_weights(values, probabilities, self.alpha)).sum(-1)
@@ -182,24 +196,13 @@ class Expectile(Functional):
 
 
 @dataclass(frozen=True)
-class WorstCase(Functional):
+class WorstCase(_Selecting):
     """Minimum of h over the points of positive probability: VaR as alpha -> 0, the objective of StableOpt."""
-
-    selects: ClassVar[bool] = True
-
-    def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """The smallest value. One point gets the whole gradient."""
-        index = self.selected(values, probabilities)
-        return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
 
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         check_tensor("values", values)
         supported = values if probabilities is None else values.masked_fill(probabilities <= 0, math.inf)
         return supported.argmin(-1)
-
-    def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """The points where l is smallest; u(z) >= min u holds at all of them."""
-        return _between(lower, upper, self(lower, probabilities), self(upper, probabilities), probabilities)
 
 
 @dataclass(frozen=True)
@@ -236,10 +239,7 @@ class MeanVariance(Functional):
         ValueError: if the weight (unit: 1 / unit of f) is negative or not finite.
     """
 
-    weight: float
-
-    def __post_init__(self) -> None:
-        check_nonnegative(weight=self.weight)
+    weight: Nonnegative
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         mean = Mean()(values, probabilities)
@@ -286,18 +286,6 @@ def as_functional(functional: Any) -> Functional:
         built: Functional = specs.build(spec, FUNCTIONALS, {}, "functional")
         return built
     raise ValueError(f"functional must be one of bo_robust.risk_measures or an alpha, got {quoted(functional)}.")
-
-
-def _check_alpha(alpha: float) -> None:
-    if not (is_number(alpha) and 0.0 < alpha < 1.0):
-        what = "alpha (probability of the lower tail; BoTorch's VaR counts from the other side)"
-        raise ValueError(f"{what} must be strictly between 0 and 1, got {quoted(alpha)}.")
-    if alpha > 0.5:
-        warnings.warn(
-            f"alpha = {alpha:g} is the LOWER tail, the worst {alpha:.0%} of the conditions. BoTorch's VaR({alpha:g}) "
-            f"is alpha = {1.0 - alpha:g} here.",
-            stacklevel=outside_package(),
-        )
 
 
 def _spread_and_reach(lower: Tensor, upper: Tensor, probabilities: Tensor | None) -> tuple[Tensor, Tensor]:

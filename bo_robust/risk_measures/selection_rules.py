@@ -33,7 +33,6 @@ def select_by_rule(
         selection_rule: One of ``SELECTION_RULES``.
         uniform: Draws from [0, 1), ``...``, for the random rules, which raise ``ValueError`` without.
     """
-    check_selection_rule(selection_rule)
     if selection_rule not in RANDOM_RULES:
         if density is not None and selection_rule == "probable":
             ranked = density.expand(offered.shape).masked_fill(~offered, -math.inf)

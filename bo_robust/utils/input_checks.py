@@ -6,7 +6,7 @@ import reprlib
 from dataclasses import fields
 from functools import partial
 from numbers import Real
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import torch
 from torch import Tensor
@@ -66,11 +66,11 @@ def check_positive(**values: float) -> None:
             raise ValueError(f"{name} must be a finite number > 0, got {quoted(value)}.")
 
 
-def check_nonnegative(**values: float) -> None:
-    """Raise ``ValueError`` unless every value is a finite number >= 0."""
+def check_at_least(minimum: float, **values: float) -> None:
+    """Raise ``ValueError`` unless every value is a finite number of at least ``minimum``."""
     for name, value in values.items():
-        if not (is_number(value) and value >= 0):
-            raise ValueError(f"{name} must be a finite number >= 0, got {quoted(value)}.")
+        if not (is_number(value) and value >= minimum):
+            raise ValueError(f"{name} must be a finite number >= {minimum}, got {quoted(value)}.")
 
 
 def check_delta(delta: float) -> None:
@@ -167,7 +167,8 @@ def check_count(minimum: int, **values: int) -> None:
 
 # Types of settings that :func:`check_fields` checks.
 Positive = Annotated[float, check_positive]
-Nonnegative = Annotated[float, check_nonnegative]
+Nonnegative = Annotated[float, partial(check_at_least, 0)]
+AtLeastOne = Annotated[float, partial(check_at_least, 1)]
 Count = Annotated[int, partial(check_count, 1)]
 FailureProbability = Annotated[float, check_delta]
 TailIndex = Annotated[float, check_tail_index]
@@ -176,13 +177,16 @@ Oversampling = Annotated[float, check_oversampling]
 
 
 def check_fields(settings: Any) -> None:
-    """Check the fields of a dataclass whose annotations are types of this module, such as :data:`Positive`.
+    """Check the fields of a dataclass whose types say how, as :data:`Positive` or ``Positive | None``.
 
     Its module must not postpone the evaluation of annotations: a field whose type is a string is not checked.
     """
     for field in fields(settings):
-        for check in getattr(field.type, "__metadata__", ()):
-            check(**{field.name: getattr(settings, field.name)})
+        value = getattr(settings, field.name)
+        parts = get_args(field.type) if value is not None else ()
+        for kind in (field.type, *parts):
+            for check in getattr(kind, "__metadata__", ()):
+                check(**{field.name: value})
 
 
 def outside_package() -> int:

@@ -90,7 +90,7 @@ def typed(value: Any, hint: Any, where: str) -> Any:
 
     What a container holds is not looked at. A whole number is a number too, true and false are none.
     """
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    options = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
     plain = tuple(typing.get_origin(option) or option for option in options)
     checkable = [isinstance(option, type) and not getattr(option, "_is_protocol", False) for option in plain]
     if Any in plain or not all(checkable):  # left to the constructor

@@ -9,7 +9,7 @@ from gpytorch.kernels import RBFKernel
 
 from bo_robust import bandits
 from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, TGPUCB, VUCB, HEStableOpt, MiniGPUCB, StableOpt
-from bo_robust.bandits.posteriors import arms, candidates, dtc, truncated
+from bo_robust.bandits.posteriors import arms, candidates, truncated
 from bo_robust.bandits.posteriors.arm_kernel import noise_of_trials
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
@@ -162,7 +162,6 @@ REFUSALS = [
         ("prior_mean", lambda m=m: arms.init(ArmKernel.from_matrix(EYE), 0.1, prior_mean=m))
         for m in ([0.0] * 3, EYE[0, :2], EYE[0] * math.nan, torch.zeros(3))
     ),
-    ("dictionaries", lambda: dtc.rebuild(dtc.init(ArmKernel.from_matrix(EYE), 0.1), torch.zeros(1, 3).bool())),
     ("features", lambda: truncated.init(FeatureTable(EYE * math.nan), ONES)),
     ("arms", lambda: truncated.observe(started(), PULLS[:1], ONES[:1], 1.0)),
     ("rewards", lambda: truncated.observe(started(), PULLS, ONES.float(), 1.0)),

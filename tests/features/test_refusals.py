@@ -34,7 +34,6 @@ REFUSALS = [
     ("delta", lambda: theory_oversampling(10, 1.0, 0.5)),
     ("epsilon", lambda: theory_oversampling(10, 0.1, 1.0)),
     ("K_D", lambda: dictionary_root(NAN)),
-    ("dictionaries", lambda: dictionary_root(EYE.expand(2, 2, 2), torch.tensor([[True, True], [False, False]]))),
 ]
 
 

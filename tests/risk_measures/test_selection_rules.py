@@ -18,8 +18,6 @@ def test_picks_by_hand(tkwargs):
     assert select_by_rule(mask, gap, None, "drawn", torch.full((2,), 0.99, **tkwargs)).tolist() == [3, 3]
     with pytest.raises(ValueError, match="needs uniform"):
         select_by_rule(mask, gap, p, "uniform")
-    with pytest.raises(ValueError, match="selection_rule must be one of probable, widest, uniform, drawn"):
-        select_by_rule(mask, gap, p, "best")
 
 
 def test_probable_ties_up_to_rounding(device):

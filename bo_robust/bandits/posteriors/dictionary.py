@@ -13,7 +13,7 @@ from bo_robust.bandits.posteriors.arm_kernel import ArmKernel
 from bo_robust.bandits.posteriors.whitening import FeatureTable
 from bo_robust.features.leverage import padded, redrawn
 from bo_robust.features.nystrom import dictionary_root, symmetric_axes
-from bo_robust.utils.input_checks import check_positive, is_number
+from bo_robust.utils.input_checks import AtLeastOne, Positive, check_fields
 from bo_robust.utils.random import spread
 
 
@@ -31,14 +31,12 @@ class NystromDictionary:
             draws every arm once, which leaves smaller dictionaries.
     """
 
-    oversampling: float
-    redraw_growth: float = 1.0
+    oversampling: Positive
+    redraw_growth: AtLeastOne = 1.0
     copies: bool = True
 
     def __post_init__(self) -> None:
-        check_positive(oversampling=self.oversampling)
-        if not (is_number(self.redraw_growth) and self.redraw_growth >= 1.0):
-            raise ValueError(f"redraw_growth (of t between two dictionaries) must be >= 1, got {self.redraw_growth!r}.")
+        check_fields(self)
 
     def draw(self, kernel: ArmKernel, variance: Tensor, counts: Tensor, uniform: Tensor) -> FeatureTable:
         """Features of all arms from fresh dictionaries, with the directions of the paper's symmetric root of K_D.

@@ -165,7 +165,7 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     """Observe all rewards under new dictionaries, from scratch, O(n r^2); in place.
 
     ``keep`` has the arms of each new dictionary, ``t x n`` bool, and ``trials`` (``t`` long) says which trials these
-    are; None: all. Raises ``ValueError`` if a dictionary is empty.
+    are; None: all.
     """
     index = index_of(posterior, trials)
     chosen = torch.arange(len(posterior.counts), device=keep.device)[index]

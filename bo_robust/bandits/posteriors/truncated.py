@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.bandits.posteriors import reward_lists, whitening
+from bo_robust.bandits.posteriors.arm_kernel import ArmKernel
 from bo_robust.bandits.posteriors.arms import check_pulls, within
 from bo_robust.bandits.posteriors.reward_lists import RewardLists
 from bo_robust.bandits.posteriors.whitening import FeatureTable, Whitening
@@ -35,6 +36,7 @@ class TruncatedPosterior:
     lists: RewardLists  # The rewards
     rule: str  # A key of RULES
     level: Tensor  # b of the last round, `s`
+    kernel: ArmKernel | None = None  # The prior covariance, where dictionaries are drawn from it
     drawn: int = 0  # Round after which the features were last replaced
 
     @property
