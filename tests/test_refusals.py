@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, Normal, Uniform
 
-from bo_robust.ops.weighted_quantile import weighted_quantile
+from bo_robust.ops.weighted_quantile import quantile_index
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
 from bo_robust.risk_measures.functionals import CVaR, MeanVariance, ValueAtRisk, WorstCase, as_functional
 from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
@@ -73,8 +73,8 @@ REFUSALS = [
     ("the declared bounds", lambda: draws(Z[:1] + 2.0)),
     ("num_points", lambda: ContinuousEnvironment(BOX, Normal(0.5, 0.1), num_points=0)),
     *(("alpha", lambda f=f, a=a: f(a)) for f in (ValueAtRisk, CVaR) for a in (0.0, 1.0, NAN, "0.1", None)),
-    *(("weights", lambda p=p: weighted_quantile(Z.T, p, 0.5)) for p in (Z[:2, 0], Z[:, 0].float())),
-    *(("values", lambda v=v: weighted_quantile(v, None, 0.5)) for v in (Z[:, :0], Z.long())),
+    *(("weights", lambda p=p: quantile_index(Z.T, p, 0.5)) for p in (Z[:2, 0], Z[:, 0].float())),
+    *(("values", lambda v=v: quantile_index(v, None, 0.5)) for v in (Z[:, :0], Z.long())),
     *(("weight", lambda w=w: MeanVariance(w)) for w in ("1", -1.0)),
     ("functional", lambda: as_functional(10)),
     ("functional", lambda: as_functional("variance")),

@@ -24,7 +24,6 @@ from benchmarks.methods.shared_gp import SharedGP, squared_exponential
 from benchmarks.problems.conditions.base import ConditionsProblem
 from bo_robust.acquisition import ValueAtRiskUCB, optimize_lnso, search_lacing_value
 from bo_robust.confidence import FiniteWidth, Width
-from bo_robust.ops.weighted_quantile import weighted_quantile
 from bo_robust.risk_measures.environments import ContinuousEnvironment
 from bo_robust.risk_measures.functionals import Functional, ValueAtRisk, as_functional
 
@@ -316,7 +315,7 @@ class RhoKGApx(AcquisitionFunction):
         shift = (self.fantasies - along.mT).unsqueeze(-1)  # K x ... x j x M x 1
         before = designs.mean[..., None, None, :] + designs.drawn.unsqueeze(-3)
         values = torch.addcmul(before, shift, c.mT.unsqueeze(-2))  # K x ... x j x M x w
-        return weighted_quantile(values, None, self.alpha).mean(-1)
+        return ValueAtRisk(self.alpha)(values).mean(-1)
 
 
 @dataclass(frozen=True, kw_only=True)

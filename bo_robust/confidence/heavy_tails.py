@@ -23,13 +23,6 @@ class _HeavyTailWidth(ScaledWidth):
         root = 1.0 / (1.0 + self.alpha)
         return self.moment_bound**root * t ** (0.5 * root)
 
-    def _spread(self, t: int, features: Number, log_term: Number) -> Number:
-        """sqrt(m / lambda) v^(1/(1+alpha)) L^(alpha/(1+alpha)) t^((1-alpha)/(2(1+alpha))) of ATA-GP-UCB."""
-        root = 1.0 / (1.0 + self.alpha)
-        growth = float(t) ** (0.5 * (1.0 - self.alpha) * root)  # 0^0 = 1 when alpha = 1
-        tail = self.moment_bound**root * log_term ** (self.alpha * root)
-        return sqrt(features / self.noise_var) * tail * growth
-
 
 @dataclass(frozen=True)
 class TGPWidth(_HeavyTailWidth):
@@ -67,9 +60,11 @@ class _ATAWidth(_HeavyTailWidth):
     num_features: Count | None
 
     def _noise_term(self, t: int, copies: int) -> Number:
-        """The second term of w_t, with L = log(copies m T / delta)."""
-        m = required_size(self.num_features)
-        return 4.0 * self._spread(t - 1, m, log(copies * m * self.horizon / self.delta))
+        """The second term of w_t (:class:`ATAFourierWidth`), with L = log(copies m T / delta)."""
+        m, root = required_size(self.num_features), 1.0 / (1.0 + self.alpha)
+        tail = self.moment_bound**root * log(copies * m * self.horizon / self.delta) ** (self.alpha * root)
+        growth = float(t - 1) ** (0.5 * (1.0 - self.alpha) * root)  # 0^0 = 1 when alpha = 1
+        return 4.0 * (sqrt(m / self.noise_var) * tail * growth)
 
 
 @dataclass(frozen=True)

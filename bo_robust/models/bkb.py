@@ -291,7 +291,8 @@ class BKBModel(FeatureGP):
             for number in range(1, ROUNDS + 1):
                 self.features.inducing_points = points[members]
                 self._solve()
-                members = self._choose(self._leverage_scores(points), root, number)
+                scores = self._marginal(points.unsqueeze(-2))[1].squeeze(-1) / self._posterior_weights()[1].noise_var
+                members = self._choose(scores, root, number)
         self.features.inducing_points = points[members.sort().values]
         self._cache, self._stale, self._unexplained = None, False, 0.0
         self._num_drawn = self.train_targets.shape[-1]
@@ -307,11 +308,6 @@ class BKBModel(FeatureGP):
     def _uniform(self, num: int, number: int, template: Tensor) -> Tensor:
         generator = stream(self.seed, "dictionary", number, self.train_targets.shape[-1])
         return torch.as_tensor(generator.random(num), device=template.device)
-
-    def _leverage_scores(self, X: Tensor) -> Tensor:
-        with torch.no_grad():
-            noise_var = self._posterior_weights()[1].noise_var
-            return self._marginal(X.unsqueeze(-2))[1].squeeze(-1) / noise_var
 
     def _grouped(self) -> tuple[Tensor, Tensor, Tensor]:
         X, y = self.train_inputs[0], self.train_targets

@@ -184,8 +184,8 @@ class TruncatedGP(MovableGP):
         kept = truncate(rewards, levels, self.rule).squeeze(-1)
         model = cast(TruncatedGP, super().get_fantasy_model(inputs, kept, **kwargs))
         batch_shape = model.train_targets.shape[:-1]
-        both = zip((self.rewards, self.levels), (rewards, levels), strict=True)
-        model._set_rewards(*(_append(old, new, batch_shape) for old, new in both))
+        both = (self.rewards, rewards), (self.levels, levels)
+        model._set_rewards(*(torch.cat([x.expand(*batch_shape, *x.shape[-2:]) for x in parts], -2) for parts in both))
         return model
 
     def set_train_data(
@@ -228,11 +228,6 @@ class TruncatedGP(MovableGP):
                 "condition_on_observations, or build a new model instead of changing the size of its data."
             )
         return noise[..., :1]
-
-
-def _append(old: Tensor, new: Tensor, batch_shape: torch.Size) -> Tensor:
-    """Concatenate ``... x n x 1`` and ``... x n' x 1`` to ``batch_shape x (n + n') x 1``."""
-    return torch.cat([x.expand(*batch_shape, *x.shape[-2:]) for x in (old, new)], dim=-2)
 
 
 def levels_of_rounds(truncation: Truncation | Tensor | None, rewards: Tensor, first_round: int) -> Tensor:

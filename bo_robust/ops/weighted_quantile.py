@@ -26,8 +26,8 @@ from bo_robust.utils.input_checks import check_like, check_tensor
 from bo_robust.utils.linalg import on_cuda
 
 
-def weighted_quantile(values: Tensor, weights: Tensor | None, alpha: float) -> Tensor:
-    """Select the quantile of ``values`` along the last axis, ``...``. Only the selected entry gets a gradient.
+def quantile_index(values: Tensor, weights: Tensor | None, alpha: float) -> Tensor:
+    """Index of the quantile of ``values`` along the last axis, ``...`` long.
 
     One of equal values is selected, and never a point of zero weight.
 
@@ -39,12 +39,6 @@ def weighted_quantile(values: Tensor, weights: Tensor | None, alpha: float) -> T
     Raises:
         ValueError: if shapes, dtypes or devices do not fit.
     """
-    index = quantile_index(values, weights, alpha)  # which checks the values
-    return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
-
-
-def quantile_index(values: Tensor, weights: Tensor | None, alpha: float) -> Tensor:
-    """Index of the quantile, ``...`` long. Arguments and errors are those of :func:`weighted_quantile`."""
     _check(values, weights)
     values = values.detach()
     if weights is None:
@@ -62,7 +56,7 @@ def tail_weights(values: Tensor, weights: Tensor | None, alpha: float) -> Tensor
     """Weights c >= 0 of the lower tail mean, ``... x w``: CVaR_alpha(h) = sum_z c_z h_z. They sum to 1.
 
     Values below the quantile get p / alpha, the quantile gets the rest. There is no gradient. Arguments and errors are
-    those of :func:`weighted_quantile`.
+    those of :func:`quantile_index`.
     """
     order, mass = sorted_masses(values, weights)
     tail = mass.double() / (alpha * mass[..., -1:].double())
@@ -75,7 +69,7 @@ def sorted_masses(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tenso
     """The order of increasing values, and the exact cumulative weight in this order: both ``... x w`` long.
 
     Cumulative weights are whole numbers; divided by the last of them they are P. Arguments and errors are those of
-    :func:`weighted_quantile`.
+    :func:`quantile_index`.
     """
     _check(values, weights)
     if weights is None:

@@ -17,8 +17,8 @@ from botorch.utils.transforms import unnormalize
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_robust.ops.weighted_quantile import weighted_quantile
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment
+from bo_robust.risk_measures.functionals import ValueAtRisk
 
 # How many quasi-random points stand for a continuous Z: when a value is reported, and while the search begins.
 Z_POINTS, COARSE_Z_POINTS = 2**14, 2**10
@@ -106,7 +106,7 @@ def value_at_risk(problem: ConditionsProblem, X: Tensor, *, z_points: int = Z_PO
     with torch.no_grad():
         for x in X.reshape(-1, problem.dim_x).split(max(1, CHUNK // w)):
             pairs = torch.cat([x.unsqueeze(1).expand(-1, w, -1), points.expand(len(x), -1, -1)], dim=-1)
-            values.append(weighted_quantile(problem.f(pairs), probabilities, problem.alpha))
+            values.append(ValueAtRisk(problem.alpha)(problem.f(pairs), probabilities))
     return torch.cat(values).reshape(X.shape[:-1])
 
 
