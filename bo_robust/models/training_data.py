@@ -164,33 +164,26 @@ def one_noise_likelihood(
     return GaussianLikelihood(noise_constraint=Positive(transform=None, initial_value=noise_var))
 
 
-def truncation_notice(y: Tensor, truncated: Tensor, notable: float) -> str | None:
-    """What to say of observations ``batch_shape x n``, ``truncated`` (bool) or not; None if they are few.
+def warn_of_truncated(y: Tensor, truncated: Tensor, notable: float, level: float) -> None:
+    """Give a :class:`TruncationWarning` if a notable share of observations ``batch_shape x n`` is ``truncated`` (bool).
 
-    In a batch the member with most truncated observations is looked at.
+    In a batch the member with most truncated observations is looked at; ``level`` is the last b_t.
     """
+    median = float(y.abs().median())
     y, truncated = y.reshape(-1, y.shape[-1]), truncated.reshape(-1, y.shape[-1])
     worst = int(truncated.sum(-1).argmax())
     y, truncated, n = y[worst], truncated[worst], y.shape[-1]
     count = int(truncated.sum())
     if count <= max(FEW, notable * n) and count < n:
-        return None
-    notice = f"{count / n:.0%} of the rewards are truncated"
-    if count == n:
-        return notice + ", so that the model knows next to nothing of them."
-    best = int((y > y[~truncated].amax()).sum())
-    return notice + (
-        f", the {best} largest among them: what may be best counts as no better than others." if best else "."
+        return
+    what = "so that the model knows next to nothing of them"
+    if count < n:
+        best = int((y > y[~truncated].amax()).sum())
+        what = f"the {best} largest among them: what may be best counts as no better than others" if best else ""
+    warnings.warn(
+        f"{count / n:.0%} of the rewards are truncated{', ' if what else ''}{what}. The level b_t is {level:.2g}, the "
+        f"median |reward| {median:.2g}. If these are no outliers, raise `truncation` (its moment_bound or scale), or "
+        "center and rescale the rewards.",
+        TruncationWarning,
+        stacklevel=4,
     )
-
-
-def warn_of_truncated(y: Tensor, truncated: Tensor, notable: float, level: float) -> None:
-    """Give a :class:`TruncationWarning` if a notable share is truncated; ``level`` is the last b_t."""
-    notice = truncation_notice(y, truncated, notable)
-    if notice is not None:
-        warnings.warn(
-            f"{notice} The level b_t is {level:.2g}, the median |reward| {float(y.abs().median()):.2g}. If these are "
-            "no outliers, raise `truncation` (its moment_bound or scale), or center and rescale the rewards.",
-            TruncationWarning,
-            stacklevel=4,
-        )

@@ -355,8 +355,9 @@ def _columns_of_matrix(kernel: ArmKernel, points: Tensor, trials: Tensor) -> Col
 def index_of(posterior: DTCPosterior, trials: Tensor | None) -> slice | Tensor:
     """An index of some trials: where these are all in order a slice, because its views cost nothing."""
     s = len(posterior.counts)
-    everyone = trials is None or (len(trials) == s and torch.equal(trials, torch.arange(s, device=trials.device)))
-    return slice(None) if everyone or trials is None else trials
+    if trials is None or (len(trials) == s and torch.equal(trials, torch.arange(s, device=trials.device))):
+        return slice(None)
+    return trials
 
 
 def _store(posterior: DTCPosterior, trials: slice | Tensor, keep: Tensor, *factors: Tensor) -> None:
