@@ -8,11 +8,10 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
-import bo_robust.confidence as confidence
 from bo_robust.acquisition.elimination import EliminationUCB, eliminate
 from bo_robust.acquisition.ucb import GPUCB, reference
 from bo_robust.acquisition.value_at_risk import StableOpt, ValueAtRiskUCB
-from bo_robust.confidence import ConstantWidth, Width
+from bo_robust.confidence import WIDTHS, ConstantWidth, Width
 from bo_robust.confidence.candidate_widths import Widths, delta_of_width
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.training_data import from_spec
@@ -35,10 +34,9 @@ def construct_inputs_gp_ucb(
     ``width`` may also be ``{"kind": name in WIDTHS, ...}``, the only form that Ax can store in JSON; a wrong one raises
     ``ValueError``. ``delta`` is the failure probability of such a width, unless its options name one or it has none.
     """
-    schedule = _width(width, delta)
     return {
         "model": model,
-        "width": schedule,
+        "width": from_spec(width, WIDTHS, {"delta": delta}, "width"),
         "t": t,
         "posterior_transform": posterior_transform,
         "X_pending": X_pending,
@@ -62,7 +60,7 @@ def construct_inputs_elimination_ucb(
     ``maximize=False``. ``width`` may also be ``{"kind": name in WIDTHS, ...}``, and its delta is then delta / 2 by
     default (delta for "bayesian_finite", which halves it itself). A wrong option raises ``ValueError``.
     """
-    schedule: Any = None if width is None else _width(width, delta_of_width(width, delta))
+    schedule = from_spec(width, WIDTHS, {"delta": delta_of_width(width, delta)}, "width")
     left = eliminate(model, elimination, schedule, noise_scale, delta, num_initial, maximize)
     return {"model": model, "elimination": left, "posterior_transform": posterior_transform, "X_pending": X_pending}
 
@@ -109,11 +107,6 @@ def construct_inputs_stable_opt(
     inputs = construct_inputs_value_at_risk_ucb(model, environment, WorstCase(), *options)
     del inputs["functional"]
     return inputs
-
-
-def _width(width: Any, delta: float) -> Any:
-    """The width that a spec describes; any other object as it is."""
-    return from_spec(width, confidence.WIDTHS, {"delta": delta}, "width")
 
 
 def finite_environment(conditions: Any, template: Tensor) -> FiniteEnvironment:
