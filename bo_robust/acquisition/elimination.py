@@ -7,7 +7,7 @@ Type" (ICML 2024), Algorithm 1: x_t, u_t = argmax over x and u active of mu^u_{t
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -147,14 +147,8 @@ def eliminate(
     )
 
 
-class _Tested(NamedTuple):
-    """After all rows, ``1 x h``: who is active, in the acquisition set and failed, and the widths; who was tested."""
-
-    active: Tensor
-    among: Tensor
-    failures: Failures
-    widths: Tensor
-    tested: Tensor
+# After all rows, ``1 x h``: who is active, in the acquisition set and failed, and the widths; who was tested.
+_Tested = tuple[Tensor, Tensor, Failures, Tensor, Tensor]
 
 
 def _tested_by_errors(
@@ -188,7 +182,7 @@ def _tested_by_errors(
                 who = tested[i, k : k + 1]
                 out = tests.run_error_test(active, families[k], failures, who, error[row], reach[row], xi[i], i + 1, ok)
                 active, families[k], failures = out.active, out.sums, out.failures
-    return _Tested(active, active, failures, widths[n:], tested)
+    return active, active, failures, widths[n:], tested
 
 
 def _tested_by_likelihood(
@@ -205,7 +199,7 @@ def _tested_by_likelihood(
         last_gain = predictions.gain[n - 1 :] if n else torch.full_like(start, math.inf)
         among = tests.acquisition_set(active, evidence[n:], last_gain)
         widths = widths * tests.shrinkage(evidence[n:], bound)
-    return _Tested(active, among, failures, widths, torch.full((n, 1), -1))
+    return active, among, failures, widths, torch.full((n, 1), -1)
 
 
 class EliminationUCB(AcquisitionFunction):

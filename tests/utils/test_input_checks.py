@@ -1,11 +1,13 @@
 import math
+from dataclasses import fields
 
 import numpy as np
 import torch
 
-from bo_robust.confidence import ConstantWidth, FiniteWidth
-from bo_robust.confidence.truncation import TGPTruncation
-from bo_robust.risk_measures.functionals import ValueAtRisk, as_functional
+from bo_robust.bandits import ALGORITHMS
+from bo_robust.confidence import WIDTHS, ConstantWidth, FiniteWidth
+from bo_robust.confidence.truncation import TRUNCATIONS, TGPTruncation
+from bo_robust.risk_measures.functionals import FUNCTIONALS, ValueAtRisk, as_functional
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from bo_robust.utils.input_checks import is_number
 
@@ -28,3 +30,9 @@ def test_numpy_scalars_are_numbers():
         assert ConstantWidth(half)(1) == 0.5
         assert as_functional(quarter)(x[:, 0]) == ValueAtRisk(0.25)(x[:, 0])
     assert FiniteWidth(np.int64(5), np.float64(0.1))(1) == FiniteWidth(5, 0.1)(1)
+
+
+def test_no_type_of_a_setting_is_a_string():
+    """Strings, as ``from __future__ import annotations`` leaves them, would not be checked."""
+    for kind in (*WIDTHS.values(), *TRUNCATIONS.values(), *FUNCTIONALS.values(), *ALGORITHMS.values()):
+        assert not [field.name for field in fields(kind) if isinstance(field.type, str)]
