@@ -4,10 +4,12 @@ The canonical form is exact. A tensor stands for all its bytes, where its ``repr
 all its digits. What has no such form, such as a function, is refused.
 """
 
+import ast
 import dataclasses
 import functools
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -57,10 +59,27 @@ def canonical(value: Any, where: str = "the value") -> Any:
 
 @functools.cache
 def code() -> str:
-    """The hash of the source of ``bo_robust`` and ``benchmarks``, and of the versions of the libraries they use."""
+    """The hash of all source that traces depend on, and of the versions of the libraries it uses.
+
+    That is ``bo_robust`` and ``benchmarks``, and what configurations define beside settings: classes, functions, and
+    entries of tables.
+    """
     files = sorted(file for name in ("bo_robust", "benchmarks") for file in (ROOT / name).rglob("*.py"))
     sources = [[file.relative_to(ROOT).as_posix(), _sha256(file.read_bytes())] for file in files]
-    return digest([sources, [metadata.version(name) for name in LIBRARIES]])
+    configurations = [module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == "configs"]
+    own = [definitions(module) for module in (sys.modules["__main__"], *configurations)]
+    return digest([sources, own, [metadata.version(name) for name in LIBRARIES]])
+
+
+def definitions(module: Any) -> list[str]:
+    """The top-level statements of a file but imports and assignments to names, whose values jobs are named by."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return []
+    statements = ast.parse(Path(file).read_text(encoding="utf-8")).body
+    definitions = (ast.ClassDef, ast.FunctionDef)
+    entries = [s for s in statements if isinstance(s, ast.Assign) and not isinstance(s.targets[0], ast.Name)]
+    return [ast.dump(s) for s in statements if isinstance(s, definitions) or s in entries]
 
 
 def _sha256(content: bytes) -> str:

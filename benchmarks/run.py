@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import runpy
 import signal
 import sys
 import threading
@@ -19,6 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -44,14 +46,24 @@ class Job(NamedTuple):
     trials: range
     device: str
     file: Path  # absolute; every worker must see its folder
+    configuration: str | None = None  # the file that a worker reads first, for what it adds to tables
 
     def run(self) -> None:
         """Write the file: traces in long format, and metadata in their ``attrs``."""
         with _ALONE:
+            if self.configuration is not None:
+                _read(self.configuration)
             torch.set_num_threads(1)  # small batched algebra is fastest on one
             frame, metadata = self.panel.run(self.label, self.trials, torch.device(self.device))
         frame.attrs.update(metadata)
         write(self.file, frame.to_parquet(compression="zstd"))
+
+
+@cache
+def _read(configuration: str) -> None:
+    """Run a configuration's definitions in a process that has not run them yet, once."""
+    if getattr(sys.modules["__main__"], "__file__", None) != configuration:
+        runpy.run_path(configuration, run_name="configuration")
 
 
 def main(panels: Sequence[Panel], arguments: Sequence[str] | None = None) -> None:
@@ -80,7 +92,7 @@ def main(panels: Sequence[Panel], arguments: Sequence[str] | None = None) -> Non
         run(chosen, given.out, device=given.device, jobs=given.jobs, backend=given.backend)
     except KeyboardInterrupt:
         parser.exit(130, "interrupted; the same command again runs what is missing.\n")
-    except (OSError, ImportError) as error:  # data, a package or space on the disk is missing
+    except (ValueError, TypeError, OSError, ImportError) as error:  # a wrong setting; data or a package is missing
         parser.exit(2, f"{error}\n")
 
 
@@ -104,7 +116,7 @@ def run(
 ) -> dict[str, Any]:
     """Run panels into a folder, print the report, and return the summary.
 
-    Every panel is built for one trial first, so that a mistake in the last one costs nothing. Traces do not depend on
+    The problem of every panel is made first, so that a mistake in the last one costs nothing. Traces do not depend on
     ``jobs``, the number of processes, nor on the ``backend``.
     """
     if len({panel.name for panel in panels}) < len(panels):
@@ -127,7 +139,8 @@ def run(
 
 def jobs_of(panels: Sequence[Panel], folder: Path, device: str) -> list[Job]:
     """The jobs of panels that are made, in the order they are run; of "cuda" the GPUs that there are take turns."""
-    found = []
+    found, program = [], sys.modules["__main__"]
+    configuration = getattr(program, "__file__", None) if hasattr(program, "PANELS") else None
     for panel in panels:
         for part in panel.parts():
             for turn, label in enumerate(panel.labels):
@@ -138,7 +151,8 @@ def jobs_of(panels: Sequence[Panel], folder: Path, device: str) -> list[Job]:
                 except TypeError as error:
                     raise TypeError(f"{label!r} of panel {panel.name!r}: {error}") from None
                 one = replace(panel, methods={label: panel.methods[label]}, compare=())
-                found.append(Job(one, label, part, of, folder.resolve() / "jobs" / f"{key}.parquet"))
+                file = folder.resolve() / "jobs" / f"{key}.parquet"
+                found.append(Job(one, label, part, of, file, configuration))
     return found
 
 

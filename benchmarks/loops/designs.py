@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # RobustGP's warnings: outliers are many, or too many to distinguish them from the others.
-MANY_OUTLIERS = re.compile(r"RobustGP flags|the others explain")
+MANY_OUTLIERS = re.compile(r"RobustGP flags|the others explain|look like outliers")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class DesignsPanel(TrialPanel):
     def made(self, device: torch.device) -> Self:
         if device.type != "cpu":
             raise ValueError(f"panel {self.name!r}: BoTorch's loop runs on a CPU, not on {device}.")
+        if wrong := [label for label, method in self.methods.items() if not hasattr(method, "begin")]:
+            raise ValueError(f"panel {self.name!r}: {wrong[0]!r} is no method of benchmarks.methods.designs.")
         problem = self.built(device)
         initial, candidates = self.initial_size(problem), problem.candidates
         most = math.inf if candidates is None else len(candidates)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from bofire.data_models.strategies.api import BotorchStrategy as BotorchStrategySpecification
 from bofire.data_models.strategies.api import Step, StepwiseStrategy
 from bofire.data_models.surrogates.api import SingleTaskGPSurrogate as SingleTaskGPSpecification
@@ -23,7 +22,6 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Size, Tensor
 
 from bo_robust.models import OutlierPrior, RobustGP
-from bo_robust.models.verdict import verdict_of
 from bo_robust.utils.upstream import bofire_experiments
 
 if TYPE_CHECKING:
@@ -90,9 +88,9 @@ def held_experiments(strategy: BotorchStrategy) -> pd.DataFrame:
 def _experiments(strategy: BotorchStrategy, which: str) -> pd.DataFrame:
     found: set[int] = set()
     for surrogate in strategy.surrogates.surrogates:
-        experiments = bofire_experiments(surrogate, strategy.experiments)
-        verdict = verdict_of(surrogate.model, torch.empty(len(experiments), 0))
-        found |= set(experiments.index[getattr(verdict, which).cpu().numpy()])
+        if hasattr(surrogate.model, "verdict"):  # which formulas and other models have not
+            experiments = bofire_experiments(surrogate, strategy.experiments)
+            found |= set(experiments.index[getattr(surrogate.model.verdict(), which).cpu().numpy()])
     return strategy.experiments.loc[sorted(found)]
 
 

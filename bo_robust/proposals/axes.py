@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bo_robust.proposals.inputs import ROUNDING
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -26,6 +28,12 @@ class Axis:
     def holds(self, x: Tensor) -> Tensor:
         """Which numbers may have been measured."""
         return x.isfinite()
+
+    def rounded(self, x: Tensor) -> Tensor:
+        """Numbers, of which those that differ from a value or an end by rounding are that."""
+        known = x.new_tensor([self.low, self.high]) if self.values is None else self.values
+        nearest = known[(x.unsqueeze(-1) - known).abs().argmin(-1)]
+        return nearest.where((x - nearest).abs() <= ROUNDING * (self.high - self.low), x)
 
     def coordinate(self, x: Tensor) -> Tensor:
         """Coordinates of numbers, which may lie beyond the ends."""

@@ -71,9 +71,11 @@ class ConditionedSpace:
     def rows(self, name: str, x: Any) -> Tensor:
         """The designs with conditions as ``k x d``; conditions of designs under way may be NaN."""
         x = rows_of(name, x, len(self.design_columns) + len(self.condition_columns))
-        self.designs.rows(name, x[:, self.design_columns])
+        x = x.clone()
+        x[:, self.design_columns] = self.designs.rows(name, x[:, self.design_columns])
         Z = x[:, self.condition_columns]
-        self.seen.rows(name, Z if name == "X" else Z.where(Z.isfinite(), self.seen.bounds[0]))
+        some = [axis.low if axis.values is None else float(axis.values[0]) for axis in self.seen.axes]
+        self.seen.rows(name, Z if name == "X" else Z.where(Z.isfinite(), Z.new_tensor(some)))
         return x
 
     def feasible(self, x: Tensor) -> Tensor:

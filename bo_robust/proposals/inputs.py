@@ -57,6 +57,7 @@ class Space:
     set_conditions: bool = True
 
     def __post_init__(self) -> None:
+        self._list_iterators()
         if (self.bounds is None) == (self.candidates is None):
             raise ValueError("give either bounds (2 x d) or candidates (N x d): they say which designs there are.")
         box, shape = self.candidates is None, tuple(self.table.shape)
@@ -79,6 +80,17 @@ class Space:
                 self._check_values(name, i, values)
         for name in ("equality_constraints", "inequality_constraints"):
             self.constraints(name)
+
+    def _list_iterators(self) -> None:
+        """Make lists of iterators, which end when they are read; ``ValueError`` where there are no columns."""
+        for name in ("discrete", "categorical", "fixed"):
+            if not isinstance(getattr(self, name) or {}, Mapping):
+                raise ValueError(f"{name} must give values by number of the column, got {quoted(getattr(self, name))}.")
+        for name in ("discrete", "categorical"):
+            object.__setattr__(self, name, {i: _listed(v) for i, v in (getattr(self, name) or {}).items()})
+        for name in ("equality_constraints", "inequality_constraints"):
+            parts = [_listed(constraint) for constraint in getattr(self, name) or ()]
+            object.__setattr__(self, name, [tuple(map(_listed, p)) if isinstance(p, list) else p for p in parts])
 
     def _check_values(self, name: str, i: int, values: Tensor) -> None:
         """Raise ``ValueError`` unless a column can have these discrete or categorical values."""
@@ -121,8 +133,7 @@ class Space:
 
     def values(self, name: str) -> dict[int, Tensor]:
         """Values of the ``discrete`` or of the ``categorical`` columns, in order, by number of the column."""
-        given = {i: list(v) if isinstance(v, Iterable) else v for i, v in (getattr(self, name) or {}).items()}
-        return {i: numbers(f"{name}[{i}]", values).sort().values for i, values in given.items()}
+        return {i: numbers(f"{name}[{i}]", values).sort().values for i, values in getattr(self, name).items()}
 
     def constraints(self, name: str) -> tuple[Constraint, ...]:
         """The constraints of this name, in which columns are counted among those of designs."""
@@ -164,6 +175,10 @@ class Search:
         if self.repeats not in ("never", "if noisy"):
             raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(self.repeats)}.")
         device_named(self.device)
+
+
+def _listed(x: Any) -> Any:
+    return list(x) if isinstance(x, Iterable) and not isinstance(x, str) else x
 
 
 def rows_of(name: str, x: Any, d: int) -> Tensor:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -103,7 +104,7 @@ class Outputs:
 
 def _units(every: Tensor, m: int, maximize: bool | Sequence[bool]) -> tuple[Tensor, Tensor]:
     """Center and scale of m objectives and of constraints, which keep their zero; none before there are readings."""
-    signs = [maximize] * m if isinstance(maximize, bool) else list(maximize)
+    signs = [maximize] * m if isinstance(maximize, bool | np.bool_) else list(maximize)
     if len(signs) != m:
         raise ValueError(f"maximize needs one value, or one for each of {m} objectives, got {quoted(maximize)}.")
     units = [robust_units(y[y.isfinite()].numpy()) for y in every.mT] if len(every) else []

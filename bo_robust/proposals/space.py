@@ -63,7 +63,7 @@ class SearchSpace:
         points = torch.cartesian_prod(*cast(list[Tensor], [axis.values for axis in self.axes])).reshape(int(count), -1)
         points = points[self.constraints.fulfilled(points)]
         if len(points) == 0:
-            raise ValueError("no design fulfils equality_constraints and inequality_constraints.")
+            raise ValueError("no design within the bounds fulfils all sums and inequalities.")
         return points
 
     def with_fixed(self, fixed: Mapping[int, float]) -> SearchSpace:
@@ -118,7 +118,7 @@ class SearchSpace:
             if len(strange := values[~axis.holds(values)]):
                 lacks = f"column {axis.column}, which categorical[{axis.column}] lacks; add it there"
                 raise ValueError(f"{name} has {float(strange[0])} in {lacks}.")
-        return x
+        return torch.stack([axis.rounded(values) for axis, values in zip(self.axes, x.T, strict=True)], -1)
 
     def holds(self, x: Tensor) -> bool:
         """Whether a design, ``1 x d``, may be proposed: within bounds and constraints, with the fixed values."""
@@ -195,7 +195,7 @@ class SearchSpace:
         """
         if self.candidates is not None:
             return self._best_of_list(acqf, device, observed)
-        fixed = {i: float(self.axes[i].coordinate(torch.tensor(x).double())) for i, x in self.fixed.items()}
+        fixed = {i: float(self.axes[i].coordinate(torch.tensor(x, dtype=torch.float64))) for i, x in self.fixed.items()}
         search: dict[str, Any] = {"num_restarts": restarts, "raw_samples": raw_samples, "fixed_features": fixed or None}
         search |= self.constraints.scaled(self.axes, device)
         # Moves of one column cannot keep a sum: such columns are ranges in the search, and rounded after it.
@@ -242,11 +242,13 @@ class SearchSpace:
 def axes_of(described: Space, columns: Sequence[int], table: Tensor) -> tuple[Axis, ...]:
     """Axes of these columns of a space, each between the smallest and the largest value in a table of them."""
     discrete, categorical = (described.values(name) for name in ("discrete", "categorical"))
-    ends = zip(columns, table.amin(0).tolist(), table.amax(0).tolist(), strict=True)
-    return tuple(
-        Categories(i, low, high, categorical[i]) if i in categorical else Axis(i, low, high, discrete.get(i))
-        for i, low, high in ends
-    )
+    axes: list[Axis] = []
+    for i, low, high in zip(columns, table.amin(0).tolist(), table.amax(0).tolist(), strict=True):
+        if i in categorical:
+            axes.append(Categories(i, low, high, categorical[i]))
+        else:  # steps may lie beyond an end by rounding
+            axes.append(Axis(i, low, high, discrete[i].clamp(low, high) if i in discrete else None))
+    return tuple(axes)
 
 
 class OneHotAcquisition(AcquisitionFunction):

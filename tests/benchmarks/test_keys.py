@@ -1,12 +1,13 @@
 """What results are named by."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks.keys import canonical, code, digest
+from benchmarks.keys import canonical, code, definitions, digest
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,17 @@ def test_what_has_no_exact_form_is_refused(value):
 def test_the_code_is_that_of_this_process():
     assert code() == code()
     assert len(code()) == 32
+
+
+def test_definitions_of_a_configuration_are_part_of_the_code(tmp_path):
+    """Not its settings, which name each job by itself."""
+    text = 'from a import main\nTABLE["mine"] = lambda: 1\nPANELS = [1]\n\n\nclass Own:\n    x = 1\n'
+
+    def of(text):
+        (tmp_path / "mine.py").write_text(text)
+        return definitions(SimpleNamespace(__file__=str(tmp_path / "mine.py")))
+
+    assert of(text) == of(text.replace("[1]", "[2]").replace("main", "run"))
+    assert of(text) != of(text.replace("lambda: 1", "lambda: 2"))
+    assert of(text) != of(text.replace("x = 1", "x = 2"))
+    assert definitions(SimpleNamespace()) == []

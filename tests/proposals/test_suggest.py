@@ -464,7 +464,10 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"equality_constraints": [([0, 2], [1.0, 1.0], 3.0)]}, "equality_constraints must be a list of"),
         ({"inequality_constraints": [([0], [1.0])]}, "inequality_constraints must be a list of"),
         ({"bounds": None, "candidates": X3, "equality_constraints": [([0], [1.0], 1.0)]}, "leave out those"),
-        ({"discrete": {0: [0, 1], 1: [0, 1]}, "equality_constraints": [([0], [1.0], 3.0)]}, "no design fulfils"),
+        (
+            {"discrete": {0: [0, 1], 1: [0, 1]}, "equality_constraints": [([0], [1.0], 3.0)]},
+            "no design within the bounds",
+        ),
         ({"settings": {"outlier_shar": 0.1}}, "did you mean 'outlier_share'"),
     ],
 )
@@ -476,7 +479,34 @@ def test_refused(arguments, message):
 def test_steps_may_lie_beyond_the_bounds_by_rounding():
     steps = [0.1 * k for k in range(1, 4)]  # 0.30000000000000004
     space = Space(bounds=[[0.1], [0.3]], discrete={0: steps})
-    assert SearchSpace.from_space(space, []).candidates.flatten().tolist() == steps
+    assert SearchSpace.from_space(space, []).candidates.flatten().tolist() == [0.1, 0.2, 0.3]
+
+
+@pytest.mark.parametrize("steps", [None, [0.0, 0.1, 0.2, 0.30000000000000004]])
+def test_a_reading_beyond_a_bound_by_rounding_is_within(steps):
+    """A spreadsheet's .2 + .1 is 0.30000000000000004."""
+    X = [[0.0], [0.1], [0.2], [0.30000000000000004], [0.15], [0.05]]
+    found = suggest(X, [x[0] for x in X], bounds=[[0.0], [0.3]], discrete={0: steps} if steps else {}, q=0)
+    assert found.best == 3
+
+
+def test_iterators_are_read_once():
+    X = [[50.0, 50.0], [20.0, 80.0], [70.0, 30.0], [40.0, 60.0]]
+    sums = zip([iter([0, 1])], [iter([1.0, 1.0])], [100.0], strict=True)
+    space = Space(bounds=[[0.0, 0.0], [100.0, 100.0]], equality_constraints=sums, discrete={0: map(float, range(101))})
+    for _ in range(2):
+        assert float(suggest(X, [1.0, 2.0, 3.0, 4.0], space=space, **SEARCH).X.sum()) == pytest.approx(100.0)
+
+
+def test_a_condition_of_categories_may_be_unknown_before_readings():
+    options = {"bounds": [[0.0, 1.0], [100.0, 2.0]], "conditions": [1], "categorical": {1: [1, 2]}}
+    assert suggest([], [], X_pending=[[30.0, math.nan]], **options).X.shape == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["discrete", "categorical", "fixed"])
+def test_columns_are_named_by_their_number(name):
+    with pytest.raises(ValueError, match=f"{name} must give values by number"):
+        Space(bounds=BOX, **{name: [1]})
 
 
 def test_data_and_a_space_are_what_their_fields_are():

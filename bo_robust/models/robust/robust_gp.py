@@ -7,6 +7,7 @@ of Ray Chowdhury & Gopalan (2019) do not cover it; ``TruncatedGP`` is the model 
 import copy
 import difflib
 import inspect
+import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
@@ -53,6 +54,7 @@ from bo_robust.utils.upstream import (
 
 CLOSE = 0.75  # similarity of names from which on one is taken for a misspelling of the other
 STATISTICS = ("inliers", "held", "probability", "zscore", "limit", "confirmed")  # fields of a detection, `n` each
+_evaluating = threading.Lock()  # one for all models, as copies of a model cannot have a lock
 FEW = 300  # rows below which a fit takes less time on a CPU than its launches on a GPU
 
 
@@ -234,6 +236,8 @@ class RobustGP(MovableGP):
 
     def posterior(self, X: Tensor, *args: Any, **options: Any) -> Any:
         """As of ``SingleTaskGP``, also from several threads at once."""
+        with _evaluating:  # an input transform in training would learn from X
+            self.eval()
         with shared_posterior_settings():
             return super().posterior(X, *args, **options)
 
