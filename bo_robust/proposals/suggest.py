@@ -104,6 +104,7 @@ def suggest(
     Raises:
         ValueError: if shapes, values or settings are wrong, or the observations differ by more than floating point
             holds.
+        InfeasibilityError: BoTorch's, if no design of a box fulfils the constraints.
 
     Examples:
         >>> X, Y = [[20.0], [60.0], [90.0]], [1.2, 3.4, 2.2]
