@@ -30,3 +30,8 @@ class Roles(griffe.Extension):
         """Griffe: an object was made."""
         if obj.docstring is not None:
             obj.docstring.value = linked(obj.docstring.value)
+
+    def on_module_members(self, *, mod: griffe.Module, **kwargs: Any) -> None:
+        """Griffe: a module was read. What it exports on first use is what it imports for type checkers."""
+        if "on_first_use" in mod.members:
+            mod.exports = [*(set(mod.members) - {"TYPE_CHECKING", "on_first_use"})]
