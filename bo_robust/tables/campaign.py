@@ -107,16 +107,18 @@ class Campaign:
         return names
 
     def _recognize_mixture(self) -> None:
-        """Add the sum that columns have in every row, as the parts of a mixture do."""
+        """Add the sum that columns have in every row, as the parts of a mixture do; given sums decide their own."""
         self.mixture: list[str] = []
         parts = [column for column in self.parameters if column.ordered]
-        if self.options.sum or self.listed is not None or not 2 <= len(parts) <= 12:
+        if "none" in self.options.sum or self.listed is not None or not 2 <= len(parts) <= 12:
             return
         table = np.array([c.codes(self.results) for c in parts]).reshape(len(parts), -1).T
         if len(np.unique(table, axis=0)) <= len(parts):
             return
         for size in range(2, len(parts) + 1):
             for some in combinations(range(len(parts)), size):
+                if any({parts[i].name for i in some} <= {*names} for names, *_ in self.equalities):
+                    continue
                 total = table[:, some].sum(-1)
                 if (whole := _sum_of(total, np.ptp(table[:, some], axis=0).min())) is not None:
                     names, off = [parts[i].name for i in some], float(np.abs(total - whole).max())

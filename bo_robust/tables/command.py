@@ -174,7 +174,9 @@ def _recommended(found: Suggestion, campaign: Campaign) -> list[str]:
     ]
     lines = [line, f"It lies outside the range that was given for {', '.join(beyond)}."] if beyond else [line]
     if broken := int((~campaign.keeps_limits).sum()):
-        lines.append(f"Not to be recommended: {broken} designs that were read, which break the limits of designs.")
+        several = f"{broken} designs that were read, which break"
+        which = "1 design that was read, which breaks" if broken == 1 else several
+        lines.append(f"Not to be recommended: {which} the limits of designs.")
     return lines
 
 

@@ -142,6 +142,7 @@ def _check_sides(results: Table, outcomes: Sequence[str], reasons: dict[str, str
         reasons[name] = "texts, blank in some rows"
         right.remove(name)
     if left and right:
-        name, target = right[0], outcomes[0]
-        hint = f"--ignore {word(name)}, or take it with --parameters {word(','.join([*left, name]))}"
-        raise TableError(f"{results.path}: {name!r} stands behind {target!r} and may be an outcome, too; say {hint}.")
+        names, them = ", ".join(map(repr, right)), "it" if len(right) == 1 else "them"
+        hint = f"--ignore {' '.join(map(word, right))}, or take {them} with --parameters {word(','.join(left + right))}"
+        stand = f"{'stands' if len(right) == 1 else 'stand'} behind {outcomes[0]!r}"
+        raise TableError(f"{results.path}: {names} {stand} and may be an outcome, too; say {hint}.")

@@ -10,7 +10,7 @@ from typing import Any
 from bo_robust.tables.cells import TableError, quantity, written
 from bo_robust.tables.columns import ColumnOptions
 from bo_robust.tables.kinds import KINDS
-from bo_robust.tables.table import Table, named
+from bo_robust.tables.table import Table, named, plain
 
 REQUIREMENT = re.compile(r"(?P<column>.+?)\s*(?P<sign>>=|<=|≥|≤|>|<)\s*(?P<limit>[^<>=]+)")
 TERM = re.compile(r"\s*(?P<sign>[+-]?)\s*(?P<factor>\d[\d.,]*)?\s*\*?\s*")
@@ -106,7 +106,8 @@ def inequalities(texts: Sequence[str], table: Table) -> list[Sum]:
 
 
 def _terms(text: str, table: Table) -> tuple[list[str], list[float]]:
-    """Columns and factors of a sum such as ``A + 2 B``; the longest name that fits is taken."""
+    """Columns and factors of a sum such as ``A + 2 B``; the longest name that fits is taken, unit or not."""
+    labels = sorted({label for name in table.names for label in (name, plain(name))}, key=len, reverse=True)
     names: list[str] = []
     factors: list[float] = []
     rest = text.strip()
@@ -114,13 +115,13 @@ def _terms(text: str, table: Table) -> tuple[list[str], list[float]]:
         term = TERM.match(rest)
         assert term is not None
         rest = rest[term.end() :]
-        found = [name for name in sorted(table.names, key=len, reverse=True) if rest.startswith(name)]
+        found = [label for label in labels if rest.casefold().startswith(label.casefold())]
         if not found or (names and not term["sign"]):
             word = re.split(r"[+*-]", rest)[0].strip()
             table.find(word or text)
             raise TableError(f"{text!r} is no sum of columns such as A + 2 B.")
         factor = quantity(term["factor"]) if term["factor"] else 1.0
-        names, factors = [*names, found[0]], [*factors, -factor if term["sign"] == "-" else factor]
+        names, factors = [*names, table.find(found[0])], [*factors, -factor if term["sign"] == "-" else factor]
         rest = rest[len(found[0]) :].strip()
     return names, factors
 

@@ -105,11 +105,11 @@ def named(name: str, names: Sequence[str]) -> str | None:
     """The name that is meant, which may leave out a unit in brackets and differ in case; None unless it is unique."""
     if name in names:
         return name
-    alike = [known for known in names if _plain(known) in (_plain(name), name.strip().casefold())]
+    alike = [known for known in names if plain(known) in (plain(name), name.strip().casefold())]
     return alike[0] if len(alike) == 1 else None
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     return re.sub(r"\s*[\[(][^\[(]*[\])]$", "", name.translate(SPACES)).strip().casefold() or name
 
 

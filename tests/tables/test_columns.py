@@ -273,8 +273,15 @@ def test_the_sum_of_a_mixture_is_recognized(campaign):
     assert "A + B + C = 100 in every row, and so in proposals." in read.introduction()
     assert campaign(table, "--sum", "none").space.equality_constraints == []
     read = campaign(table, "--sum", "A,B=60", "--where", "A + 2 B <= 90", "B - 0.5*C>=-20")
-    assert read.space.equality_constraints == [([0, 1], [1.0, 1.0], 60.0)]
+    assert read.space.equality_constraints == [([0, 1], [1.0, 1.0], 60.0), ([0, 1, 2], [1.0, 1.0, 1.0], 100.0)]
+    assert campaign(table, "--sum", "A,B,C=90").space.equality_constraints == [([0, 1, 2], [1.0, 1.0, 1.0], 90.0)]
     assert read.space.inequality_constraints == [([0, 1], [-1.0, -2.0], -90.0), ([1, 2], [1.0, -0.5], -20.0)]
+
+
+def test_names_of_an_inequality_may_leave_out_units(campaign):
+    table = text([(a, 10 - a, 40 + a % 7) for a in range(1, 9)], ["A (mm)", "AB (mm)", "yield"])
+    read = campaign(table, "--where", "a + 2 AB <= 18", "A (mm) >= 2")
+    assert read.space.inequality_constraints == [([0, 1], [-1.0, -2.0], -18.0), ([0], [1.0], 2.0)]
 
 
 def test_a_missing_excel_reader_or_plot_loses_nothing(tmp_path, monkeypatch, capsys):
