@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from botorch.acquisition.multi_objective import logei
+from threadpoolctl import threadpool_limits
 
 from tests.record.hosts import hosts
 from tests.record.models import MODELS
@@ -33,7 +34,7 @@ def scenarios() -> dict[str, Callable[[], Any]]:
 
 def compute(scenario: Callable[[], Any]) -> Any:
     """The values of a scenario, on one thread."""
-    threads = torch.get_num_threads()
+    threads, limits = torch.get_num_threads(), threadpool_limits(1)
     torch.set_num_threads(1)
     logei._load_attempted = True  # a kernel that BoTorch compiles where it can would round otherwise
     try:
@@ -43,6 +44,7 @@ def compute(scenario: Callable[[], Any]) -> Any:
             return json.loads(json.dumps(scenario()))
     finally:
         torch.set_num_threads(threads)
+        limits.restore_original_limits()
 
 
 def write() -> None:

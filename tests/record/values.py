@@ -9,6 +9,7 @@ import gpytorch
 import numpy
 import scipy.linalg
 import torch
+from threadpoolctl import threadpool_limits
 
 RTOL = 1e-9  # of the statistics of a model, where a processor rounds otherwise
 SINGLE = 1e-2  # of those in single precision
@@ -31,7 +32,8 @@ def numbers(value: Any) -> Any:
 def place() -> dict[str, str]:
     """What the last bits depend on: versions, and how the processor rounds."""
     versions = {package.__name__: str(package.__version__) for package in PACKAGES}
-    return {"rounding": _rounding(), **versions}
+    with threadpool_limits(1):
+        return {"rounding": _rounding(), **versions}
 
 
 def _rounding() -> str:
