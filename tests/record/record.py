@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from botorch.acquisition.multi_objective import logei
-from threadpoolctl import threadpool_limits
 
 from tests.record.hosts import hosts
 from tests.record.models import MODELS
@@ -34,7 +33,7 @@ def scenarios() -> dict[str, Callable[[], Any]]:
 
 def compute(scenario: Callable[[], Any]) -> Any:
     """The values of a scenario, on one thread."""
-    threads, limits = torch.get_num_threads(), threadpool_limits(1)
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     logei._load_attempted = True  # a kernel that BoTorch compiles where it can would round otherwise
     try:
@@ -44,7 +43,6 @@ def compute(scenario: Callable[[], Any]) -> Any:
             return json.loads(json.dumps(scenario()))
     finally:
         torch.set_num_threads(threads)
-        limits.restore_original_limits()
 
 
 def write() -> None:
