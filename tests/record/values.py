@@ -32,9 +32,8 @@ def numbers(value: Any) -> Any:
 def place() -> dict[str, str]:
     """What the last bits depend on: versions, and how the processor rounds."""
     versions = {package.__name__: str(package.__version__) for package in PACKAGES}
-    if os.environ.get("OMP_NUM_THREADS") != "1":  # a library sets its threads anew in an optimizer
-        return {"rounding": "that of several threads", **versions}
-    return {"rounding": _rounding(), **versions}
+    alone = os.environ.get("OMP_NUM_THREADS") == "1"  # without it an optimizer lets libraries have several threads
+    return {"rounding": _rounding() if alone else "that of several threads", **versions}
 
 
 def _rounding() -> str:
