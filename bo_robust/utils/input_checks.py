@@ -4,9 +4,9 @@ import inspect
 import math
 import reprlib
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
 from numbers import Real
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, get_args, get_type_hints
 
 import torch
 from torch import Tensor
@@ -177,16 +177,21 @@ Oversampling = Annotated[float, check_oversampling]
 
 
 def check_fields(settings: Any) -> None:
-    """Check the fields of a dataclass whose types say how, as :data:`Positive` or ``Positive | None``.
+    """Check the fields of a dataclass whose types say how, as :data:`Positive` or ``Positive | None``."""
+    owner: Any = type(settings)
+    for name, kind in _types_of(owner).items():
+        value = getattr(settings, name)
+        parts = get_args(kind) if value is not None else ()
+        for part in (kind, *parts):
+            for check in getattr(part, "__metadata__", ()):
+                check(**{name: value})
 
-    Its module must not postpone the evaluation of annotations: a field whose type is a string is not checked.
-    """
-    for field in fields(settings):
-        value = getattr(settings, field.name)
-        parts = get_args(field.type) if value is not None else ()
-        for kind in (field.type, *parts):
-            for check in getattr(kind, "__metadata__", ()):
-                check(**{field.name: value})
+
+@cache
+def _types_of(kind: Any) -> dict[str, Any]:
+    """The types of a dataclass' fields, also where annotations are strings, as a ``__future__`` import leaves them."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(kind)}
 
 
 def outside_package() -> int:

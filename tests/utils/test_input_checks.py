@@ -1,7 +1,8 @@
 import math
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 import numpy as np
+import pytest
 import torch
 
 from bo_robust.bandits import ALGORITHMS
@@ -9,7 +10,7 @@ from bo_robust.confidence import WIDTHS, ConstantWidth, FiniteWidth
 from bo_robust.confidence.truncation import TRUNCATIONS, TGPTruncation
 from bo_robust.risk_measures.functionals import FUNCTIONALS, ValueAtRisk, as_functional
 from bo_robust.utils.covariance import Matern, SquaredExponential
-from bo_robust.utils.input_checks import is_number
+from bo_robust.utils.input_checks import Positive, check_fields, is_number
 
 
 def test_what_is_a_number():
@@ -33,6 +34,24 @@ def test_numpy_scalars_are_numbers():
 
 
 def test_no_type_of_a_setting_is_a_string():
-    """Strings, as ``from __future__ import annotations`` leaves them, would not be checked."""
+    """A string is looked up by name, which fails for what is imported for type checkers alone."""
     for kind in (*WIDTHS.values(), *TRUNCATIONS.values(), *FUNCTIONALS.values(), *ALGORITHMS.values()):
         assert not [field.name for field in fields(kind) if isinstance(field.type, str)]
+
+
+@dataclass(frozen=True)
+class Postponed:
+    """As a user's module has it that begins with ``from __future__ import annotations``."""
+
+    scale: "Positive"
+    level: "Positive | None" = None
+
+    def __post_init__(self):
+        check_fields(self)
+
+
+def test_types_that_are_strings_are_checked():
+    assert Postponed(1.0).level is None
+    for wrong in ((-1.0,), (1.0, 0.0)):
+        with pytest.raises(ValueError, match="must be a finite number > 0"):
+            Postponed(*wrong)
