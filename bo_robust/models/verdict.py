@@ -5,7 +5,7 @@ A model of BoTorch may say more than its posterior, by these attributes:
 - ``verdict(maximize)``: a :class:`Verdict`; or ``flagged``, which observations it leaves out or truncates, ``n`` bool;
 - ``outliers_detected``, with ``predict(X, maximize)`` and ``reliable_model(maximize)``: what is reported by the
   observations that are reliable;
-- ``wants_replicates``, with ``replication_candidates(maximize)``: what should be measured again;
+- ``wants_replicates``: whether :func:`bo_robust.models.suggest_replicates` is to be asked what to measure again;
 - ``centers``, of the class: False where it needs the zero of the observations.
 """
 

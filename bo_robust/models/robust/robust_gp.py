@@ -58,6 +58,19 @@ _evaluating = threading.Lock()  # one for all models, as copies of a model canno
 FEW = 300  # rows below which a fit takes less time on a CPU than its launches on a GPU
 
 
+def _statistic(name: str) -> property:
+    """The attribute that is a field of the detection, ``n``, as a tensor beside the observations."""
+
+    def value(model: "RobustGP") -> Tensor:
+        Y, found = model.train_Y_all, model.detection
+        if found is None:
+            found = Detection.without_search(np.ones(len(Y), dtype=bool))
+        array = getattr(found, name)
+        return torch.tensor(array, dtype=None if array.dtype == bool else Y.dtype, device=Y.device)
+
+    return property(value)
+
+
 class RobustGP(MovableGP):
     """``SingleTaskGP`` on the inliers of its data; ``fit_gpytorch_mll`` detects the outliers.
 
@@ -128,6 +141,12 @@ class RobustGP(MovableGP):
     train_X_all: Tensor
     train_Y_all: Tensor
     detection: Detection | None
+    inlier_mask = _statistic("inliers")
+    inlier_probability = _statistic("probability")
+    loo_zscore = _statistic("zscore")
+    loo_zscore_limit = _statistic("limit")
+    confirmed_by_replicate = _statistic("confirmed")
+    held_mask = _statistic("held")
     outcome_transform: OutcomeTransform
     train_Yvar_all: Tensor | None
 
@@ -251,30 +270,6 @@ class RobustGP(MovableGP):
         prior = self.forward(points)
         own, cross = prior.lazy_covariance_matrix, self.covar_module(points, train)
         return prior.loc, own.evaluate_kernel(), cross.evaluate_kernel(), batch, prior.event_shape, type(prior)
-
-    @property
-    def inlier_mask(self) -> Tensor:
-        return self._statistic("inliers")
-
-    @property
-    def inlier_probability(self) -> Tensor:
-        return self._statistic("probability")
-
-    @property
-    def loo_zscore(self) -> Tensor:
-        return self._statistic("zscore")
-
-    @property
-    def loo_zscore_limit(self) -> Tensor:
-        return self._statistic("limit")
-
-    @property
-    def confirmed_by_replicate(self) -> Tensor:
-        return self._statistic("confirmed")
-
-    @property
-    def held_mask(self) -> Tensor:
-        return self._statistic("held")
 
     @property
     def outliers_detected(self) -> bool:
@@ -425,13 +420,6 @@ class RobustGP(MovableGP):
             self.register_buffer(name, None if value is None else value.detach().clone(), persistent=False)
         self.detection = None
 
-    def _statistic(self, name: str) -> Tensor:
-        """A field of the detection, ``n``, as a tensor beside the observations."""
-        every = np.ones(len(self.train_X_all), dtype=bool)
-        value = getattr(self.detection or Detection.without_search(every), name)
-        like = self.train_Y_all
-        return torch.tensor(value, dtype=None if value.dtype == bool else like.dtype, device=like.device)
-
     def check_nothing_added(self) -> None:
         """Raise ``ValueError`` if observations were added since the last fit."""
         if not torch.equal(points_given(self), self.train_X_all[self.inlier_mask]):
@@ -447,7 +435,7 @@ class RobustGP(MovableGP):
         return ((self.train_Y_all >= lower) & (self.train_Y_all <= upper)).squeeze(-1)
 
     def _adopt(self, detection: Detection, restandardize: bool) -> None:
-        """Take a detection over; nothing else writes it."""
+        """Take a detection over; nothing else does. Only new data forget it."""
         self.train()
         self._set_scale(detection.scale)
         self.detection = detection
