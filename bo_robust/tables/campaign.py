@@ -21,6 +21,7 @@ from bo_robust.tables.columns import ColumnOptions, titled
 from bo_robust.tables.kinds import column_of
 from bo_robust.tables.left_out import left_out
 from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums
+from bo_robust.tables.questions import Question, ask_all
 from bo_robust.tables.table import Table, read_table
 
 PARTS = 20.0  # times that difference, at least, is the range of each part
@@ -37,6 +38,7 @@ class Campaign:
         outcomes: Columns of objectives and requirements.
         columns: Columns of X: the ``parameters``, then the ``conditions``.
         left_out: Other columns, each with the reason; ``identifiers`` are those of the list.
+        questions: What only the user can say, asked all at once.
         X: A design for each row of the readings, of which ``read``, ``pending`` and ``failed`` are places.
         Y, C: Readings of objectives and requirements in the rows that were ``read``.
     """
@@ -61,6 +63,7 @@ class Campaign:
         self.limits = limits_of(options.limits, self.objectives, self.results)
         self.equalities = sums(options.sum, self.tables)
         self.inequalities = inequalities(options.where, self.results)
+        self.questions: list[Question] = []
         self._recognize()
         self._recognize_mixture()
         self._sort_rows()
@@ -81,7 +84,8 @@ class Campaign:
         about = column_options(self.options, self.tables, constrained)
         if both := about.named & {*self.outcomes, *about.ignored}:
             raise TableError(f"{min(both)!r} cannot be a parameter and something else; leave one of the options out.")
-        self.left_out = left_out(self.results, self.listed, self.outcomes, about)
+        self.left_out = left_out(self.results, self.listed, self.outcomes, about, self.questions)
+        ask_all(self.results.path, self.questions)
         names = self._parameters(about)
         self.parameters = [column_of(name, self.tables, about) for name in names]
         self.conditions = [column_of(name, [self.results], about) for name in about.conditions]

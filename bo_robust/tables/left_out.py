@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from bo_robust.tables.cells import FAILED, TableError, is_date, is_pending, word, written
+from bo_robust.tables.cells import FAILED, is_date, is_pending, word, written
 from bo_robust.tables.columns import ColumnOptions
 from bo_robust.tables.kinds import kind_of
+from bo_robust.tables.questions import Question
 from bo_robust.tables.table import Table
 
 WRONG = 0.05  # share of rows that may be wrong
@@ -22,8 +23,10 @@ IDENTIFIER = re.compile(
 )
 
 
-def left_out(results: Table, listed: Table | None, outcomes: Sequence[str], options: ColumnOptions) -> dict[str, str]:
-    """Columns that are neither parameters nor outcomes, each with the reason; raises ``TableError`` where in doubt."""
+def left_out(
+    results: Table, listed: Table | None, outcomes: Sequence[str], options: ColumnOptions, questions: list[Question]
+) -> dict[str, str]:
+    """Columns that are neither parameters nor outcomes, each with the reason; adds ``questions`` where in doubt."""
     reasons: dict[str, str] = {}
     source = results if listed is None else listed
     for name in dict.fromkeys([*source.names, *results.names]):
@@ -31,7 +34,7 @@ def left_out(results: Table, listed: Table | None, outcomes: Sequence[str], opti
             reason = "not among --parameters" if options.parameters else _reason(name, results, listed, outcomes)
             reason = "as --ignore says" if name in options.ignored else reason
             reasons |= {name: reason} if reason else {}
-    _check_sides(results, outcomes, reasons, options)
+    questions += _about_sides(results, outcomes, reasons, options)
     return reasons
 
 
@@ -129,10 +132,12 @@ def _is_remark(cells: Sequence[str]) -> bool:
     return "" in cells and all(written(cell) is None for cell in cells)
 
 
-def _check_sides(results: Table, outcomes: Sequence[str], reasons: dict[str, str], options: ColumnOptions) -> None:
+def _about_sides(
+    results: Table, outcomes: Sequence[str], reasons: dict[str, str], options: ColumnOptions
+) -> list[Question]:
     """Leave out remarks behind the outcome.
 
-    Raise ``TableError`` where columns on both sides of it may be parameters, as a second outcome would.
+    Ask where columns on both sides of it may be parameters, as a second outcome would.
     """
     place = min(results.names.index(name) for name in outcomes)
     unclear = [name for name in results.names if name not in {*outcomes, *reasons, *options.conditions}]
@@ -141,8 +146,9 @@ def _check_sides(results: Table, outcomes: Sequence[str], reasons: dict[str, str
     for name in [name for name in right if _is_remark(results.cells(name))]:
         reasons[name] = "texts, blank in some rows"
         right.remove(name)
-    if left and right:
-        names, them = ", ".join(map(repr, right)), "it" if len(right) == 1 else "them"
-        hint = f"--ignore {' '.join(map(word, right))}, or take {them} with --parameters {word(','.join(left + right))}"
-        stand = f"{'stands' if len(right) == 1 else 'stand'} behind {outcomes[0]!r}"
-        raise TableError(f"{results.path}: {names} {stand} and may be an outcome, too; say {hint}.")
+    if not (left and right):
+        return []
+    names, them = ", ".join(map(repr, right)), "it" if len(right) == 1 else "them"
+    answers = f"--ignore {' '.join(map(word, right))}", f"take {them} with --parameters {word(','.join(left + right))}"
+    stand = f"{'stands' if len(right) == 1 else 'stand'} behind {outcomes[0]!r}"
+    return [Question(f"{names} {stand} and may be an outcome, too", answers)]
