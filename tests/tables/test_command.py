@@ -119,7 +119,7 @@ def test_a_wide_range_of_whole_numbers_is_no_list(write, capsys):
     designs = list(csv.DictReader(out.splitlines()))
     assert all(d["rate"] == str(int(d["rate"])) for d in designs)
     assert all(float(d["dose"]) % 1.0 == 0.0 for d in designs)  # a step, though written as 3.0
-    assert "Parameters: rate (1e+09 to 1.13e+09, whole), dose (0 to 13, whole)." in err
+    assert "Parameters: rate (1000000000 to 1130000001, whole), dose (0 to 13, whole)." in err
 
 
 def test_names_of_rows_and_ignored_columns_are_no_parameters(write, capsys):
