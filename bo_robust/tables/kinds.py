@@ -125,6 +125,8 @@ class Numeric(Column):
         if beyond := [level for level in levels if not low <= level <= high]:
             raise TableError(f"--levels {name}={beyond[0]:g} lies beyond --bounds {name}={low:g}:{high:g}; widen them.")
         step = options.steps.get(name, {"integer": 1.0, "continuous": None}.get(kind or "", _step(values)))
+        if kind == "integer" and step is not None and not step.is_integer():
+            raise TableError(f"--step {name}={step:g} is no whole number, as --integer says; leave one out.")
         unit, observed = next(iter(units), ""), name in options.conditions
         if step is not None and math.floor(high / step + SLACK) < math.ceil(low / step - SLACK):
             if name in options.steps:

@@ -202,6 +202,23 @@ def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
         (lambda t: None, ("--levels", "solvent=water,DMF,DMF"), "--levels solvent=water,DMF,DMF has DMF twice"),
         (lambda t: None, ("--bounds", "temperature=1,000:2,000"), "'1,000' may be 1 or 1000; write it without"),
         (lambda t: None, ("--condition", "solvent", "--observe", "temperature"), "give --condition or --observe"),
+        (
+            lambda t: None,
+            ("--categorical", "solvent", "--step", "solvent=2"),
+            "--categorical and --step contra",
+        ),
+        (lambda t: None, ("--continuous", "temperature", "--step", "temperature=2"), "--continuous and --step contra"),
+        (
+            lambda t: None,
+            ("--continuous", "solvent", "--categorical", "solvent"),
+            "--categorical and --continuous",
+        ),
+        (
+            lambda t: None,
+            ("--step", "temperature=40", "--bounds", "temperature=50:70"),
+            "no multiple of --step temperature=40",
+        ),
+        (lambda t: None, ("--step", "solvent=2"), r"row 2, column 'solvent': 'water' is no number"),
         (lambda t: None, ("--require", "purity"), "no requirement such as"),
         (lambda t: None, ("--where", "temprature <= 50"), "did you mean 'temperature'"),
         (lambda t: None, ("--minimize", "yield"), "maximized or minimized twice"),
