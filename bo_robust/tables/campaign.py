@@ -48,7 +48,7 @@ class Campaign:
         asked = [(name, True) for name in options.maximize] + [(name, False) for name in options.minimize]
         required = [requirement(text) for text in options.require]
         wanted = [name for name, _ in asked] + [name for name, *_ in required]
-        self.results = read_table(options.results, wanted, options.decimal)
+        self.results = read_table(options.results, wanted, options.decimal, unnamed=bool(options.parameters))
         if not asked:
             names = ", ".join(self.results.names)
             raise TableError(f"say what to optimize, such as --maximize COLUMN; columns are {names}.")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bo_robust.tables.cells import SPACES, TableError, Written, decimal_marks, is_pending, other, word, written
 from bo_robust.tables.excel import read_sheet
+from bo_robust.tables.rows import Lines, experiments
 from bo_robust.utils.specs import nearest
 
 OTHER_FILES = (".json", ".jsonl", ".numbers", ".ods", ".parquet", ".pdf", ".xls")
@@ -113,8 +114,12 @@ def plain(name: str) -> str:
     return re.sub(r"\s*[\[(][^\[(]*[\])]$", "", name.translate(SPACES)).strip().casefold() or name
 
 
-def read_table(path: Path | str, wanted: Iterable[str] = (), decimal: str | None = None) -> Table:
+def read_table(
+    path: Path | str, wanted: Iterable[str] = (), decimal: str | None = None, unnamed: bool = False
+) -> Table:
     """Read a CSV file, or ``file.xlsx:sheet``; raises ``TableError`` where it is no table with names.
+
+    Of columns without a name, the first may stand before all others, and others only where ``unnamed`` ones may.
 
     The names are in the first row that has all those ``wanted``, else in the fullest of the first rows. A row beside
     it of texts alone, above or below which all columns hold numbers, has units.
@@ -130,7 +135,7 @@ def read_table(path: Path | str, wanted: Iterable[str] = (), decimal: str | None
     kept = [(i + 1, row) for i, row in enumerate(grid) if any(row)]
     if not kept:
         raise TableError(f"{path} is empty; its first row must name the columns.")
-    names, above, below = _columns(path, kept, _header([row for _, row in kept], wanted), notes)
+    names, above, below = _columns(path, kept, _header([row for _, row in kept], wanted), unnamed, notes)
     units = {}
     if below and _is_units(below[0][1], [row for _, row in below[1:]]):
         (line, row), *below = below
@@ -146,32 +151,29 @@ def read_table(path: Path | str, wanted: Iterable[str] = (), decimal: str | None
     return Table(Path(path), names, rows, lines, units, separator, mark, decimal is not None, tuple(notes))
 
 
-Lines = list[tuple[int, list[str]]]  # rows with their number in the file
-
-
-def _columns(path: Path | str, kept: Lines, header: int, notes: list[str]) -> tuple[list[str], Lines, Lines]:
+def _columns(
+    path: Path | str, kept: Lines, header: int, unnamed: bool, notes: list[str]
+) -> tuple[list[str], Lines, Lines]:
     """The names, and the rows above and below them, of columns that hold something."""
     width = max(i + 1 for i, name in enumerate(kept[header][1]) if name)
-    for line, row in kept[header + 1 :]:
-        if extra := [cell for cell in row[width:] if cell]:
-            raise TableError(f"{path}, row {line} has the cell {extra[0]!r} beyond the last name; name its column.")
-    while width > 2 and len(kept) > header + 1 and _is_note(kept[-1][1]):
-        notes.append(f"Row {kept[-1][0]} is a note below the table, and is not read.")
-        kept = kept[:-1]
-    while len(kept) > header + 2 and _is_summary(kept[-1][1], [row for _, row in kept[header + 1 : -1]]):
-        notes.append(f"Row {kept[-1][0]} sums up what is above, and is not read.")
-        kept = kept[:-1]
-    rows = [(row + [""] * width)[:width] for _, row in kept]
-    used = [i for i, name in enumerate(rows[header]) if name or any(row[i] for row in rows[header + 1 :])]
-    named_rows = [(line, [row[i] for i in used]) for (line, _), row in zip(kept, rows, strict=True)]
-    line, names = named_rows[header]
-    if len(used) > 1 and used[0] == 0 and not names[0]:  # as pandas writes an index
-        notes.append("Column 1 has no name, and is not read.")
-        named_rows, used, names = [(line, row[1:]) for line, row in named_rows], used[1:], names[1:]
-    if unnamed := [i for i, name in zip(used, names, strict=True) if not name]:
-        raise TableError(f"{path}: column {unnamed[0] + 1} has no name in row {line}.")
+    below = experiments(kept[header + 1 :], width, notes)
+    beyond = [(line, cell) for line, row in below for cell in row[width:] if cell]
+    if beyond and not (unnamed and 2 * len(beyond) > len(below)):  # in few rows, they may be shifted
+        line, cell = beyond[0]
+        raise TableError(f"{path}, row {line} has the cell {cell!r} beyond the last name; name its column.")
+    notes += ["Cells beyond the last name are not read."] * bool(beyond)
+    rows = [(line, (row + [""] * width)[:width]) for line, row in [*kept[: header + 1], *below]]
+    line, names = rows[header]
+    used = [i for i, name in enumerate(names) if name or any(row[i] for _, row in rows[header + 1 :])]
+    blank = [i for i in used if not names[i]]
+    gone = blank if unnamed else [0] if len(used) > 1 and blank[:1] == [0] else []  # as pandas writes an index
+    notes += [f"Column {i + 1} has no name, and is not read." for i in gone]
+    if unread := [i for i in blank if i not in gone]:
+        raise TableError(f"{path}: column {unread[0] + 1} has no name in row {line}.")
+    named_rows = [(line, [row[i] for i in used if i not in gone]) for line, row in rows]
+    names = named_rows[header][1]
     if header and len(set(names)) < len(names):
-        names = _with_groups(names, named_rows[header - 1][1][-len(names) :])
+        names = _with_groups(names, named_rows[header - 1][1])
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         raise TableError(f"{path} has two columns {twice[0]!r}; rename one.")
     return names, named_rows[:header], named_rows[header + 1 :]
@@ -208,25 +210,6 @@ def _header(rows: list[list[str]], wanted: Iterable[str]) -> int:
     # The first rows end where the first number comes; titles have one cell.
     first = next((i for i, row in enumerate(rows) if any(written(cell) for cell in row)), len(rows))
     return counts.index(max(counts[: max(first, 1)]))
-
-
-def _is_note(row: Sequence[str]) -> bool:
-    """Whether a row has one cell, a text."""
-    filled = [cell for cell in row if cell]
-    return len(filled) == 1 and written(filled[0]) is None
-
-
-def _is_summary(row: Sequence[str], above: Sequence[Sequence[str]]) -> bool:
-    """Whether a row has two cells, fewer than those above, one a text where these have numbers, as "mean" and 51.2."""
-    filled = [(i, cell) for i, cell in enumerate(row) if cell]
-    short = [other for other in above if sum(map(bool, other)) <= 2]
-    if len(filled) != 2 or 2 * len(short) > len(above):
-        return False
-    columns = {i: [other[i] for other in above if i < len(other) and other[i]] for i, _ in filled}
-    return any(
-        written(cell) is None and not is_pending(cell) and columns[i] and all(written(one) for one in columns[i])
-        for i, cell in filled
-    )
 
 
 def _is_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:

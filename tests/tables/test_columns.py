@@ -61,6 +61,48 @@ def test_rows_that_sum_up_are_not_read(campaign):
 
 
 @pytest.mark.parametrize(
+    "word", ["Mean", "SD", "Max.", "n", "average (n=8)", "Mittelwert", "moyenne", "标准差", "St. Dev."]
+)
+@pytest.mark.parametrize("place", [0, 4])
+def test_rows_of_statistics_are_not_read(campaign, word, place):
+    """Beside identifiers, or with the word behind."""
+    table = with_column("id", [f"R{i:02d}" for i in range(8)]) if place == 0 else text()
+    row = [81.2, 3.1, 1.4, 30.1]
+    row.insert(place, word)
+    for rest in ("", ",".join(["Median", *map(str, row[1:])]) + "\n"):
+        read = campaign(table + ",".join(map(str, row)) + "\n" + rest)
+        assert len(read.read) == len(ROWS)
+        assert "Row 10 sums up what is above, and is not read." in read.introduction()
+
+
+def test_statistics_between_blocks_are_not_read_and_levels_are(campaign):
+    table = with_column("id", ["R1", "R2", "R3", "mean", "R4", "R5", "R6", "mean"])
+    assert len(campaign(table).read) == 6
+    speeds = ["min", "max", "mid", "max", "mid", "min", "mid", "max"]
+    assert len(campaign(with_column("speed", speeds)).read) == 8
+    assert len(campaign(with_column("dried", ["y", "y", "n", "y", "y", "n", "y", "n"])).read) == 8
+
+
+def test_numbers_of_experiments_to_come_are_not_read(campaign):
+    read = campaign(with_column("id", range(1, 9)) + "9,,,,\n10,,,,\n")
+    assert (len(read.read), len(read.pending)) == (8, 0)
+    assert "Row 10 has the number of an experiment alone, and is not read." in read.introduction()
+
+
+def test_columns_without_names_are_no_matter_to_named_parameters(campaign):
+    rows = [(i, *row[:2], 9 - i, *row[2:], "a") for i, row in enumerate(ROWS)]
+    table = text(rows, ["", *NAMES[:2], "", *NAMES[2:]])
+    with pytest.raises(TableError, match="row 2 has the cell 'a' beyond the last name"):
+        campaign(table)
+    read = campaign(table, "--parameters", "temperature,catalyst")
+    assert names(read) == {"temperature", "catalyst"}
+    lines = [f"Column {i} has no name, and is not read." for i in (1, 4)]
+    assert set(read.introduction()) >= {*lines, "Cells beyond the last name are not read."}
+    with pytest.raises(TableError, match="column 4 has no name"):
+        campaign(table.replace(",a\n", "\n"))
+
+
+@pytest.mark.parametrize(
     ("name", "cells"), [("heat", range(60, 140, 10)), ("heat (°C)", range(21, 29)), ("speed", range(65, 105, 5))]
 )
 def test_a_parameter_that_rises_row_by_row_is_one(campaign, name, cells):
