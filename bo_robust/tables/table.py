@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bo_robust.tables.cells import SPACES, TableError, Written, decimal_marks, is_pending, other, word, written
+from bo_robust.tables.cells import ABOUT, SPACES, TableError, Written, decimal_marks, is_pending, other, word, written
 from bo_robust.tables.excel import read_sheet
 from bo_robust.tables.rows import Lines, experiments
 from bo_robust.utils.specs import nearest
@@ -147,6 +147,8 @@ def read_table(
         notes.append(f"Row {line} holds units.")
     notes += [f"Row {line} is above the names, and is not read." for line, _ in above]
     lines, rows = [line for line, _ in below], [row for _, row in below]
+    if about := [(line, c) for line, row in below for c in row if ABOUT.match(c) and written(c)]:
+        notes.append(f"Row {about[0][0]} has {about[0][1]!r}, which is read as the number alone.")
     mark = decimal or _decimal_mark(path, rows)
     return Table(Path(path), names, rows, lines, units, separator, mark, decimal is not None, tuple(notes))
 
