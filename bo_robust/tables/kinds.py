@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from bo_robust.tables.cells import TableError, quantity, word, written
@@ -184,7 +184,65 @@ class Numeric(Column):
         return f"{self.title} ({values})"
 
 
-KINDS: list[type[Column]] = [Categorical, Numeric]  # a column is of the first that recognizes its cells
+@dataclass(frozen=True)
+class Ratio(Numeric):
+    """Ratios such as 1:10, of which a search sees the side that varies, or the quotient where both do."""
+
+    options: ClassVar[Mapping[str, str]] = {"ratio": "columns of ratios, such as 1:10"}
+    has_form: ClassVar[bool] = True
+    before: str = ""  # the side that all cells have, with the colon
+    behind: str = ""
+
+    @classmethod
+    def recognizes(cls, name: str, cells: Sequence[str], options: ColumnOptions) -> bool:
+        sure = re.search(r":|ratio|verh[äa]lt", name, re.IGNORECASE) or not all(map(TIME.fullmatch, cells))
+        return bool(cells) and bool(sure) and None not in map(_sides, cells)
+
+    @classmethod
+    def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Ratio:
+        sides = [_sides(cell.text) for cell in cells]
+        if None in sides:
+            wrong = cells[sides.index(None)]
+            raise TableError(f"{wrong.where}: {wrong.text!r} is no ratio such as 1:10; correct it.")
+        first, second = ({pair[i] for pair in sides if pair} for i in (0, 1))
+        before = f"{min(first)}:" if len(first) == 1 else ""
+        behind = "" if before else f":{min(second)}" if len(second) == 1 else ":1"
+        form = cls(name, (0.0, 0.0), before=before, behind=behind)
+        plain = [cell._replace(text=form._plain(cell.text)) for cell in cells]
+        levels = {**options.levels, name: [form._plain(text) for text in options.levels.get(name, ())]}
+        read = super().read(name, plain, [form._table(table) for table in tables], replace(options, levels=levels))
+        assert isinstance(read, Ratio)
+        return replace(read, before=before, behind=behind)
+
+    def codes(self, table: Table) -> list[float]:
+        return super().codes(self._table(table))
+
+    def decode(self, value: float) -> str:
+        return "" if math.isnan(value) else f"{self.before}{super().decode(value)}{self.behind}"
+
+    def _table(self, table: Table) -> Table:
+        i = table.names.index(self.name)
+        return replace(table, rows=[[*row[:i], self._plain(row[i]), *row[i + 1 :]] for row in table.rows])
+
+    def _plain(self, cell: str) -> str:
+        """What varies, as a number in a cell."""
+        if (sides := _sides(cell)) is None:
+            return cell
+        if self.before or self.behind == f":{sides[1]}":
+            return sides[1 if self.before else 0]
+        a, b = (quantity(side) for side in sides)
+        return f"{a / b:.15g}".replace(".", "," if "," in cell else ".")
+
+
+TIME = re.compile(r"\d{1,2}:[0-5]\d")
+
+
+def _sides(cell: str) -> tuple[str, str] | None:
+    match = re.fullmatch(r"(\d+(?:[.,]\d+)?) ?: ?(\d*[1-9]\d*(?:[.,]\d+)?|0[.,]\d+)", cell)
+    return None if match is None else (match[1], match[2])
+
+
+KINDS: list[type[Column]] = [Ratio, Categorical, Numeric]  # a column is of the first that recognizes its cells
 
 
 def _some_of(values: Sequence[str]) -> str:
