@@ -463,3 +463,22 @@ def test_a_minimized_outcome_has_a_scale_of_its_own_sign(write, capsys):
     ]
     assert main([write(table, header=["temp", "cost"]), "--minimize", "cost"]) == 0
     assert "cost is modeled on a scale of its own (logarithm), on" in capsys.readouterr().err
+
+
+def test_a_file_of_designs_has_all_columns_of_the_readings(write, capsys, tmp_path):
+    table = [
+        [f"R{i}", "", f"{t:g} °C".replace(".", ","), s, "dark", str(y).replace(".", ",")]
+        for i, (t, s, y) in enumerate(rows())
+    ]
+    header = ["id", "time ()", "temperature", "solvent", "colour", "yield"]
+    path, new = write(table, header=header, separator=";"), tmp_path / "next.csv"
+    assert call(path, "-n", "2", "--parameters", "temperature,solvent", "-o", str(new)) == 0
+    printed = [row.split(";") for row in capsys.readouterr().out.splitlines()[1:]]
+    names, *designs = csv.reader(new.read_text(encoding="utf-8-sig").splitlines(), delimiter=";")
+    assert names == header
+    assert designs == [["", "", f"{t} °C", s, "", ""] for t, s in printed]
+    assert call(write([*table, *designs], header=header, separator=";"), "--parameters", "temperature,solvent") == 0
+    assert "16 readings, 2 pending" in capsys.readouterr().err
+    for existing in (str(new), path):
+        assert call(path, "-o", existing) == 2
+        assert capsys.readouterr().err.endswith("exists, and is not written over; name another file behind -o.\n")
