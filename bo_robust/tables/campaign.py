@@ -22,6 +22,7 @@ from bo_robust.tables.kinds import column_of
 from bo_robust.tables.left_out import left_out
 from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums
 from bo_robust.tables.questions import Question, ask_all
+from bo_robust.tables.relations import Relation, relations
 from bo_robust.tables.table import Table, read_table
 
 PARTS = 20.0  # times that difference, at least, is the range of each part
@@ -37,7 +38,8 @@ class Campaign:
         required: Column, sign and limit of each requirement.
         outcomes: Columns of objectives and requirements.
         columns: Columns of X: the ``parameters``, then the ``conditions``.
-        left_out: Other columns, each with the reason; ``identifiers`` are those of the list.
+        left_out: Other columns, each with the reason; ``identifiers`` are those of the list, and ``carried`` those
+            that follow from parameters.
         questions: What only the user can say, asked all at once.
         X: A design for each row of the readings, of which ``read``, ``pending`` and ``failed`` are places.
         Y, C: Readings of objectives and requirements in the rows that were ``read``.
@@ -85,6 +87,10 @@ class Campaign:
         if both := about.named & {*self.outcomes, *about.ignored}:
             raise TableError(f"{min(both)!r} cannot be a parameter and something else; leave one of the options out.")
         self.left_out = left_out(self.results, self.listed, self.outcomes, about, self.questions)
+        apart = {*self.left_out, *self.outcomes, *about.conditions}
+        free = [name for name in self.results.names if name not in apart and self.listed is None and self.results.rows]
+        self.carried: list[Relation] = relations(self.results, free, about.named, self.questions) if free else []
+        self.left_out |= {relation.name: relation.reason for relation in self.carried}
         ask_all(self.results.path, self.questions)
         names = self._parameters(about)
         self.parameters = [column_of(name, self.tables, about) for name in names]
@@ -218,10 +224,12 @@ class Campaign:
         return {x: {name: column[row] for name, column in cells.items()} for x, row in first.items()}
 
     def cells_of(self, x: list[float]) -> list[str]:
-        """A design as the file writes it, not in six digits, behind what names it in the list."""
+        """A design as the file writes it, not in six digits, behind what names it in the list, before what follows."""
         written = self._written.get(tuple(x[: len(self.parameters)]), {})
         values = {c.name: c.decode(c.on_grid(v)) for c, v in zip(self.columns, x, strict=True)} | written
-        return [values[name] for name in (*self.identifiers, *(column.name for column in self.columns))]
+        known = {c.name: c.on_grid(v) if c.ordered else c.decode(v) for c, v in zip(self.columns, x, strict=True)}
+        along = [relation.cell(known) for relation in self.carried]
+        return [values[name] for name in (*self.identifiers, *(column.name for column in self.columns))] + along
 
     def introduction(self) -> list[str]:
         """What every column is taken for, what of the file or its levels needs a look, and the number of readings."""

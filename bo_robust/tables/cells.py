@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 PENDING = ("", "-", "–", "—", "n/a", "na", "#n/a", "#na", "nan", "pending", "tbd")
 FAILED = "failed"
@@ -57,6 +58,7 @@ def other(decimal: str) -> str:
     return "," if decimal == "." else "."
 
 
+@lru_cache(maxsize=65536)  # cells are looked at by many rules
 def written(cell: str) -> Written | None:
     """The number in a cell, with its unit; None where it is no number."""
     match = PARTS.fullmatch(cell.translate(SPACES).strip())

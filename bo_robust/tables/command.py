@@ -71,7 +71,7 @@ def designs_to_print(campaign: Campaign, found: Suggestion) -> list[list[str]]:
     """The designs to measure next with a header, as the file writes them."""
     # Where every design of a finite space is taken, the only second readings are those of what looks wrong.
     designs = found.X[found.replicate | ~found.exhausted].tolist()
-    titles = [column.title for column in campaign.columns]
+    titles = [column.title for column in campaign.columns] + [column.title for column in campaign.carried]
     return [[*campaign.identifiers, *titles], *map(campaign.cells_of, designs)]
 
 

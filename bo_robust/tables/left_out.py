@@ -57,7 +57,7 @@ def _reason(name: str, results: Table, listed: Table | None, outcomes: Sequence[
         (any(re.fullmatch(r"0\d+", cell) for cell in filled), "codes with leading zeros"),
         (_counts_rows(tables[-1], name), "counts the rows"),
         (_numbers_rows(name, filled), "names the rows"),
-        (free and _all(r"[\d.,]+ ?(-|–|to) ?[\d.,]+.*", filled), f"ranges such as {first}; write one number"),
+        (free and _all(r"[\d.,]+ ?(-|–|to) ?[\d.,]+[^-–]*", filled), f"ranges such as {first}; write one number"),
         (_is_blank_where_pending(results, name, outcomes, words), f"blank where {outcomes[0]} is, so an outcome"),
         (2 * len(filled) < len(cells), "blank in most rows"),
         (any(_repeats(results, name, y) for y in outcomes), f"nearly the same as {outcomes[0]}, so readings of it"),
