@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -18,6 +20,7 @@ from bo_robust.proposals.outcomes import Data
 from bo_robust.proposals.space import among
 from bo_robust.tables.cells import FAILED, TableError, advice, is_pending, word, written
 from bo_robust.tables.columns import ColumnOptions, titled
+from bo_robust.tables.doubtful import doubtful
 from bo_robust.tables.kinds import column_of
 from bo_robust.tables.left_out import left_out
 from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums
@@ -40,6 +43,7 @@ class Campaign:
         columns: Columns of X: the ``parameters``, then the ``conditions``.
         left_out: Other columns, each with the reason; ``identifiers`` are those of the list, and ``carried`` those
             that follow from parameters.
+        doubtful: Rows that are left out, too, each with a line about why.
         questions: What only the user can say, asked all at once.
         X: A design for each row of the readings, of which ``read``, ``pending`` and ``failed`` are places.
         Y, C: Readings of objectives and requirements in the rows that were ``read``.
@@ -93,6 +97,7 @@ class Campaign:
         self.left_out |= {relation.name: relation.reason for relation in self.carried}
         ask_all(self.results.path, self.questions)
         names = self._parameters(about)
+        self._leave_out_rows(names, about)
         self.parameters = [column_of(name, self.tables, about) for name in names]
         self.conditions = [column_of(name, [self.results], about) for name in about.conditions]
         self.columns = self.parameters + self.conditions
@@ -103,6 +108,14 @@ class Campaign:
             raise TableError(f"{self.results.path} has no parameter that varies{reasons}. Name some with --parameters.")
         listed = [] if self.listed is None else self.listed.names
         self.identifiers = [name for name in self.left_out if name in listed and name not in about.ignored]
+
+    def _leave_out_rows(self, names: Sequence[str], about: ColumnOptions) -> None:
+        """Leave out rows with a value of a parameter far from all others: neither read nor pending."""
+        self.doubtful = doubtful(self.results, names, about, self.listed)
+        kept = [i for i in range(len(self.results.rows)) if i not in self.doubtful]
+        rows, lines = [self.results.rows[i] for i in kept], [self.results.lines[i] for i in kept]
+        self.results = replace(self.results, rows=rows, lines=lines)
+        self.tables[0] = self.results
 
     def _parameters(self, about: ColumnOptions) -> list[str]:
         """Names of the parameters, which both tables must have."""
@@ -246,7 +259,7 @@ class Campaign:
             line += f" Left out: {'; '.join(f'{name} ({reason})' for name, reason in self.left_out.items())}."
         notes = [note for table in self.tables for note in table.notes]
         looks = [note for column in self.columns for note in column.notes]
-        return [line, *notes, *self.mixture, *looks, *self.notes, self.summary()]
+        return [line, *notes, *self.mixture, *looks, *self.doubtful.values(), *self.notes, self.summary()]
 
     @property
     def titles(self) -> dict[str, str]:
@@ -259,6 +272,7 @@ class Campaign:
         parts = [f"{len(self.read)} reading{'' if len(self.read) == 1 else 's'}"]
         parts[0] += f" ({replicates} replicate{'' if replicates == 1 else 's'})" if replicates else ""
         parts += [f"{len(rows)} {what}" for what, rows in (("pending", self.pending), ("failed", self.failed)) if rows]
+        parts += [f"{len(self.doubtful)} left out"] if self.doubtful else []
         left, total = self.left
         what = "recipes" if self.listed is not None else "designs"
         return f"{', '.join(parts)}{'' if total is None else f'; {left} of {total} {what} left'}."
