@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bo_robust.proposals.frames import SUMS, Columns, space_in_numbers
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.linalg import device_named
 
@@ -25,14 +26,18 @@ ROUNDING = 1e-9  # of the range of a column, by which a value may lie beyond its
 class Space:
     """The designs that there are, in the units of the data: a box, a mixed space or a list.
 
+    Columns have names where bounds or candidates have: ``bounds={"T": (20, 100)}, categorical={"solvent": ["DMF"]}``.
+
     Raises ``ValueError`` where fields are wrong or contradict each other.
 
     Attributes:
-        bounds: ``2 x d``, the smallest and the largest value of each column. Not needed with ``candidates``.
+        bounds: ``2 x d``, the smallest and the largest value of each column; by name those of numbers alone. Not needed
+            with ``candidates``.
         candidates: ``N x d`` designs to choose from, by any descriptors.
-        discrete: Values of columns that take no others, in order, by number of the column.
-        categorical: Values of columns whose values have no order, as whole numbers, by number of the column.
-        fixed: Values that columns keep in every suggestion, by number of the column.
+        discrete: Values of columns that take no others, in order, by number or name of the column.
+        categorical: Values of columns whose values have no order, as whole numbers, by number of the column; by name,
+            any values.
+        fixed: Values that columns keep in every suggestion, by number or name of the column.
         equality_constraints: What suggestions fulfil, in units of X, as ``optimize_acqf`` has it: a list of (columns,
             coefficients, right-hand side). A mixture is ``[([0, 1, 2], [1.0, 1.0, 1.0], 100.0)]``. A list of
             candidates has no such constraints.
@@ -55,6 +60,7 @@ class Space:
     conditions: Sequence[int] = ()
     worst: float = 0.1
     set_conditions: bool = True
+    columns: Columns | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         self._list_iterators()
@@ -78,19 +84,23 @@ class Space:
         for name in ("discrete", "categorical"):
             for i, values in self.values(name).items():
                 self._check_values(name, i, values)
-        for name in ("equality_constraints", "inequality_constraints"):
+        for name in SUMS:
             self.constraints(name)
 
     def _list_iterators(self) -> None:
         """Make lists of iterators, which end when they are read; ``ValueError`` where there are no columns."""
         for name in ("discrete", "categorical", "fixed"):
-            if not isinstance(getattr(self, name) or {}, Mapping):
-                raise ValueError(f"{name} must give values by number of the column, got {quoted(getattr(self, name))}.")
-        for name in ("discrete", "categorical"):
-            object.__setattr__(self, name, {i: _listed(v) for i, v in (getattr(self, name) or {}).items()})
-        for name in ("equality_constraints", "inequality_constraints"):
+            if not isinstance(values := getattr(self, name) or {}, Mapping):
+                raise ValueError(f"{name} must give values by number of the column, got {quoted(values)}.")
+            object.__setattr__(self, name, {i: v if name == "fixed" else _listed(v) for i, v in values.items()})
+        for name in SUMS:
             parts = [_listed(constraint) for constraint in getattr(self, name) or ()]
-            object.__setattr__(self, name, [tuple(map(_listed, p)) if isinstance(p, list) else p for p in parts])
+            parts = [tuple(map(_listed, p)) if isinstance(p, list) and p else ([], p) for p in parts]
+            object.__setattr__(self, name, parts)
+        for name, value in space_in_numbers(self).items():
+            object.__setattr__(self, name, value)
+        if any(isinstance(key, str) for key in (*self.discrete, *self.categorical, *self.fixed, *self.conditions)):
+            raise ValueError("columns have names where bounds or candidates do, such as bounds={'T': (20, 100)}.")
 
     def _check_values(self, name: str, i: int, values: Tensor) -> None:
         """Raise ``ValueError`` unless a column can have these discrete or categorical values."""
@@ -199,5 +209,5 @@ def numbers(name: str, x: Any) -> Tensor:
                 x = np.where(table.isna(), math.nan, x).astype(float)
         return torch.as_tensor(np.array(x) if isinstance(x, np.ndarray) else x, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):
-        hint = "; give texts as numbers, and their column in `categorical`" * name.startswith("X")
+        hint = "; give texts in a data frame, or as numbers, with their column in `categorical`" * name.startswith("X")
         raise ValueError(f"{name} must be numbers in rows of one length, got {quoted(x)}{hint}.") from None

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bo_robust.proposals.conditions import encoded_space
 from bo_robust.proposals.core import Problem, Recommendation, expected, fit, propose, recommend
+from bo_robust.proposals.frames import data_in_numbers
 from bo_robust.proposals.inputs import Search, Space
 from bo_robust.proposals.methods import DEFAULT, METHODS, Choice, choose
 from bo_robust.proposals.outcomes import Data, Outputs
@@ -30,7 +31,8 @@ class Suggestion:
     """What to measure next, and what the data say so far.
 
     Attributes:
-        X: ``q x d`` designs to measure next, in the columns and units of the data.
+        X: ``q x d`` designs to measure next, in the columns and units of the data: a tensor, or a frame where columns
+            have names, of candidates its rows.
         replicate: Whether each of them repeats a design whose observation may be an outlier, ``q`` bool.
         exhausted: Whether all designs of a finite space were measured, under way, failed or chosen before each of them,
             ``q`` bool. Such a design is a second one of its kind.
@@ -46,7 +48,7 @@ class Suggestion:
             objectives are good; None before there are data.
     """
 
-    X: Tensor
+    X: Any
     replicate: Tensor
     exhausted: Tensor
     outliers: Tensor
@@ -83,7 +85,7 @@ def suggest(
     under ``conditions`` none is. Units of designs and observations do not matter.
 
     Args:
-        X: ``n x d`` designs measured; or all :class:`bo_robust.Data`.
+        X: ``n x d`` designs measured, numbers or a data frame; or all :class:`bo_robust.Data`.
         Y: ``n`` or ``n x m`` observations of m objectives; left out beside ``Data``.
         space: The designs that there are; or give the fields of :class:`bo_robust.Space` as arguments.
         q: Number of designs; 0 for the analysis alone.
@@ -110,10 +112,12 @@ def suggest(
         >>> X, Y = [[20.0], [60.0], [90.0]], [1.2, 3.4, 2.2]
         >>> suggest(X, Y, bounds=[[0.0], [100.0]]).X
         >>> suggest(Data(X, Y, X_pending=[[70.0]]), space=Space(bounds=[[0.0], [100.0]]), q=2).X
+        >>> suggest(df[["T", "base"]], df["yield"], bounds={"T": (20, 90)}, categorical={"base": ["KOH", "DBU"]}).X
     """
     check_count(0, q=q, seed=seed)
     how = Search(num_initial, repeats, restarts, raw_samples, device)
     data, asked = _from_arguments(X, Y, space, described)
+    data, named = data_in_numbers(data, asked.columns)
     encoded = encoded_space(asked, data.X, method)
     X, pending, failed = (encoded.rows(name, getattr(data, name)) for name in ("X", "X_pending", "X_failed"))
     trial = len(X) + len(pending) + len(failed) if trial is None else trial
@@ -129,14 +133,16 @@ def suggest(
     chosen, again, exhausted = propose(problem, fitted, q, trial, num_initial)
     if fitted is None:
         none, nothing = again[:0], torch.empty(0, outputs.objectives, dtype=torch.float64)
-        return Suggestion(chosen, again, exhausted, none, none, nothing, *Recommendation(), None)
+        return Suggestion(named(chosen), again, exhausted, none, none, nothing, *Recommendation(), None)
     outliers, held = fitted.outliers.cpu(), fitted.held.cpu()
-    return Suggestion(chosen, again, exhausted, outliers, held, expected(fitted), *recommend(fitted), fitted.model)
+    return Suggestion(
+        named(chosen), again, exhausted, outliers, held, expected(fitted), *recommend(fitted), fitted.model
+    )
 
 
 def _from_arguments(X: Any, Y: Any, space: Space | None, more: Mapping[str, Any]) -> tuple[Data, Space]:
     """The data and the space of a call, whose fields may be arguments; raises ``TypeError`` where they do not fit."""
-    names = {kind: [one.name for one in fields(kind)] for kind in (Data, Space)}
+    names = {kind: [one.name for one in fields(kind) if one.init] for kind in (Data, Space)}
     every = names[Data] + names[Space]
     if unknown := [name for name in more if name not in every]:
         raise TypeError(f"suggest has no argument {unknown[0]!r}; {nearest(unknown[0], every)}.")

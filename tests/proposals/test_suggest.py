@@ -439,7 +439,7 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"fixed": {2: 0.0}}, r"fixed\[2\] must be a value of column 2"),
         ({"X": [[0.0], [1.0], [2.0]]}, "X must be k x 2"),
         ({"X": [[0.0, math.nan], *X3[1:]]}, "X must be finite, but row 0 is not"),
-        ({"bounds": {"a": (0.0, 1.0)}}, "bounds must be numbers in rows of one length, got {'a'"),
+        ({"bounds": {"a": (0.0, 1.0)}}, "X must be k x 1 numbers"),
         ({"Y": [1.0, 2.0]}, "Y needs one row for each of the 3"),
         ({"Y": [1.0, math.nan, 2.0]}, "Y has no finite value in row 1"),
         ({"Y": [1.7e308, -1.7e308, 0.0]}, "differ by more than floating point holds"),
@@ -601,8 +601,8 @@ def test_tables_of_pandas_with_columns_of_several_dtypes(kind):
     else:
         frame = frame.assign(a=frame.a.astype("Int64")).astype({"b": "float64" if kind == "Int64" else "Float64"})
         frame = frame.astype("Float64") if kind == "Float64" else frame
-    assert torch.equal(suggest(frame, y, bounds=[[0, 0], [6, 1]], **SEARCH).X, plain)
-    with pytest.raises(ValueError, match="give texts as numbers"):
+    pd.testing.assert_frame_equal(suggest(frame, y, bounds=[[0, 0], [6, 1]], **SEARCH).X, plain)
+    with pytest.raises(ValueError, match="X has '.*' in column 'a', which is no number"):
         suggest(frame.astype(str), y, bounds=[[0, 0], [6, 1]])
 
 
