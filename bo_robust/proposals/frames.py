@@ -51,7 +51,7 @@ class Columns:
             raise ValueError(f"{argument} must have columns {quoted(names)}, each once; see {odd[0]!r}.")
         ends = {name: torch.tensor([0.0, max(len(self.levels.get(name, ())) - 1.0, 1.0)]).double() for name in free}
         columns = [ends[n] if n in free else _numbers(argument, n, table[n], self.levels.get(n)) for n in names]
-        if len({len(column) for column in columns}) > 1:
+        if len({len(column) for column in columns}) != 1:
             raise ValueError(f"{argument} must have columns of one length.")
         return torch.stack(columns, -1)
 
@@ -75,7 +75,8 @@ def space_in_numbers(space: Any) -> dict[str, Any]:
     table = space.bounds if space.candidates is None else space.candidates
     if not has_names(table):
         return {}
-    names = list(dict.fromkeys([*getattr(table, "columns", table), *space.categorical, *space.conditions]))
+    texts = [name for name in (*space.categorical, *space.conditions) if isinstance(name, str)]
+    names = list(dict.fromkeys([*getattr(table, "columns", table), *texts]))
     levels = {name: _levels(name, values) for name, values in space.categorical.items()}
     columns = Columns(names, table, levels)
     fields: dict[str, Any] = {"conditions": columns.places("conditions", space.conditions)}
@@ -84,7 +85,8 @@ def space_in_numbers(space: Any) -> dict[str, Any]:
     for argument, values in (("discrete", space.discrete), ("categorical", codes), ("fixed", fixed)):
         fields[argument] = dict(zip(columns.places(argument, values), values.values(), strict=True))
     for kind in SUMS:
-        fields[kind] = [(columns.places(kind, keys), *rest) for keys, *rest in getattr(space, kind)]
+        sums = [(keys if isinstance(keys, list) else [keys], rest) for keys, *rest in getattr(space, kind)]
+        fields[kind] = [(columns.places(kind, keys), *rest) for keys, rest in sums]
     if space.candidates is None:
         fields["bounds"] = columns.numbers("bounds", table, names, {*levels, *space.conditions})
         return fields | {"columns": columns}

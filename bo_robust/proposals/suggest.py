@@ -114,13 +114,14 @@ def suggest(
         >>> suggest(Data(X, Y, X_pending=[[70.0]]), space=Space(bounds=[[0.0], [100.0]]), q=2).X
         >>> suggest(df[["T", "base"]], df["yield"], bounds={"T": (20, 90)}, categorical={"base": ["KOH", "DBU"]}).X
     """
-    check_count(0, q=q, seed=seed)
+    check_count(0, q=q, seed=seed, trial=0 if trial is None else trial)
     how = Search(num_initial, repeats, restarts, raw_samples, device)
     data, asked = _from_arguments(X, Y, space, described)
     data, named = data_in_numbers(data, asked.columns)
     encoded = encoded_space(asked, data.X, method)
     X, pending, failed = (encoded.rows(name, getattr(data, name)) for name in ("X", "X_pending", "X_failed"))
-    trial = len(X) + len(pending) + len(failed) if trial is None else trial
+    q, seed = int(q), int(seed)
+    trial = len(X) + len(pending) + len(failed) if trial is None else int(trial)
     num_initial = encoded.num_initial if num_initial is None else num_initial
     listed = {} if encoded.candidates is None else {"num_arms": len(encoded.candidates)}
     choice = choose(method, settings, {"dim": encoded.columns, "num_initial": num_initial, **listed})
