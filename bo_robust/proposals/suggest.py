@@ -20,10 +20,12 @@ from bo_robust.proposals.frames import data_in_numbers
 from bo_robust.proposals.inputs import Search, Space
 from bo_robust.proposals.methods import DEFAULT, METHODS, Choice, choose
 from bo_robust.proposals.outcomes import Data, Outputs
-from bo_robust.utils.input_checks import check_count
+from bo_robust.utils.input_checks import check_count, is_number, shortened
 from bo_robust.utils.specs import nearest
 
 __all__ = ["Data", "Space", "Suggestion", "suggest"]
+
+SHOWN = 6  # designs, columns or rows that a representation writes
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,25 @@ class Suggestion:
     mean: float
     interval: tuple[float, float]
     model: Model | None
+
+    def __repr__(self) -> str:
+        """What to do, in three lines."""
+        names = list(getattr(self.X, "columns", self.X if isinstance(self.X, Mapping) else ()))
+        rows = zip(*(self.X[name] for name in names), strict=True) if names else self.X.tolist()
+        texts = [[shortened(f"{x:.10g}" if is_number(x) else str(x)) for x in row] for row in rows]
+        texts = [[f"{shortened(str(name))} = {x}" for name, x in zip(names, row, strict=False)] or row for row in texts]
+        again = [" (again)" * one for one in self.replicate.tolist()]
+        designs = [f"({_joined(row)}){repeated}" for row, repeated in zip(texts, again, strict=True)]
+        wrong, held = (_joined(mask.nonzero().flatten().tolist()) or "none" for mask in (self.outliers, self.held))
+        ends = " to ".join(f"{end:.6g}" for end in self.interval)
+        best = "no design yet" if self.best is None else f"row {self.best}: mean {self.mean:.6g}, 95 % interval {ends}"
+        wrong = f"Rows that look wrong: {wrong}; that need a second reading first: {held}"
+        return f"Measure {_joined(designs) or 'nothing (q = 0)'}.\n{wrong}.\nUse {best}."
+
+
+def _joined(parts: list[Any]) -> str:
+    """The parts in one line, of many the first."""
+    return ", ".join(map(str, parts[:SHOWN])) + f" and {len(parts) - SHOWN} more" * (len(parts) > SHOWN)
 
 
 def suggest(

@@ -65,6 +65,21 @@ def test_sums_and_conditions_by_name():
     assert found["humid"][0] in (0.2, 0.8)
 
 
+def test_a_suggestion_says_what_to_do_in_three_lines():
+    rng = np.random.default_rng(0)
+    x = rng.random((20, 2))
+    y = -((x - 0.4) ** 2).sum(1)
+    y[[3, 7]] += 50.0, -60.0
+    found = suggest(pd.DataFrame(x, columns=["T", "t" * 300]), y, bounds=[[0, 0], [1, 1]], q=9, **SEARCH)
+    measure, check, use = repr(found).split("\n")
+    assert measure.startswith(f"Measure (T = {x[3, 0]:.10g}, {'t' * 16}…{'t' * 15} = {x[3, 1]:.10g}) (again), (T = ")
+    assert measure.endswith("and 3 more.")
+    assert check == "Rows that look wrong: 3, 7; that need a second reading first: none."
+    assert use.startswith(f"Use row {found.best}: mean -0.0")
+    nothing = repr(suggest([], [], bounds=[[0], [1]], q=0)).split("\n")
+    assert (nothing[0], nothing[2]) == ("Measure nothing (q = 0).", "Use no design yet.")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
