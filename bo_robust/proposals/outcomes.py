@@ -16,7 +16,7 @@ from torch import Tensor
 from bo_robust.models.batch_effect import batch_numbers
 from bo_robust.models.reward_units import robust_units
 from bo_robust.models.training_data import checked_limits
-from bo_robust.proposals.inputs import numbers
+from bo_robust.proposals.inputs import listed, numbers
 from bo_robust.utils.input_checks import outside_package, quoted
 
 Limits = tuple[float | None, float | None]
@@ -114,15 +114,15 @@ class Outputs:
 
 def _units(every: Tensor, m: int, maximize: bool | Sequence[bool]) -> tuple[Tensor, Tensor]:
     """Center and scale of m objectives and of constraints, which keep their zero; none before there are readings."""
-    signs = [maximize] * m if isinstance(maximize, bool | np.bool_) else list(maximize)
-    if len(signs) != m:
-        raise ValueError(f"maximize needs one value, or one for each of {m} objectives, got {quoted(maximize)}.")
+    signs = np.asarray(maximize if hasattr(maximize, "ndim") else listed(maximize), dtype=object)
+    if signs.shape not in ((), (m,)) or not all(isinstance(sign, bool | np.bool_) for sign in signs.flat):
+        raise ValueError(f"maximize needs true or false, or one for each of {m} objectives, got {quoted(maximize)}.")
     units = [robust_units(y[y.isfinite()].numpy()) for y in every.mT] if len(every) else []
     center = torch.tensor([u.center if j < m else 0.0 for j, u in enumerate(units)], dtype=torch.float64)
     scale = torch.tensor([u.scale for u in units], dtype=torch.float64)
     if not (center.isfinite() & scale.isfinite()).all():
         raise ValueError("readings differ by more than floating point holds; divide them by their size.")
-    scale[:m] *= torch.where(torch.tensor(signs), 1.0, -1.0)[: len(scale)]
+    scale[:m] *= torch.from_numpy(np.where(np.broadcast_to(signs.astype(bool), m), 1.0, -1.0))[: len(scale)]
     return center, scale
 
 
