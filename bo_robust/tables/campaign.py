@@ -22,6 +22,7 @@ from bo_robust.tables.cells import FAILED, TableError, advice, is_pending, word,
 from bo_robust.tables.columns import ColumnOptions, titled
 from bo_robust.tables.doubtful import doubtful
 from bo_robust.tables.kinds import column_of
+from bo_robust.tables.labels import ask_about_labels, recipes
 from bo_robust.tables.left_out import left_out
 from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums
 from bo_robust.tables.questions import Question, ask_all
@@ -91,9 +92,14 @@ class Campaign:
         if both := about.named & {*self.outcomes, *about.ignored}:
             raise TableError(f"{min(both)!r} cannot be a parameter and something else; leave one of the options out.")
         self.left_out = left_out(self.results, self.listed, self.outcomes, about, self.questions)
-        apart = {*self.left_out, *self.outcomes, *about.conditions}
-        free = [name for name in self.results.names if name not in apart and self.listed is None and self.results.rows]
-        self.carried: list[Relation] = relations(self.results, free, about.named, self.questions) if free else []
+        source, apart = self.tables[-1], {*self.left_out, *self.outcomes, *about.conditions}
+        free = [name for name in source.names if name not in apart and source.rows]
+        labels = ask_about_labels(source, [name for name in free if name not in about.named])
+        self.questions += labels.values()
+        free = [name for name in free if name not in labels and self.listed is None]
+        self.left_out |= recipes(source, free, about.named, self.questions)
+        free = [name for name in free if name not in self.left_out]
+        self.carried: list[Relation] = relations(source, free, about.named, self.questions) if free else []
         self.left_out |= {relation.name: relation.reason for relation in self.carried}
         ask_all(self.results.path, self.questions)
         names = self._parameters(about)
