@@ -12,9 +12,14 @@ from bo_robust.tables.questions import Question
 from bo_robust.tables.table import Table
 
 TIMES = re.compile(r"\d+(:\d\d){1,2}")
-DAY = re.compile(r"\d{1,2}[-. ]+[^\W\d_]{3,4}\.?|[^\W\d_]{3,4}[-. ]+\d{1,2}|\d{1,2}\.[^\W\d_]{3,4}\.?")  # as 2-Jan
-NAMED_DATE = re.compile(r"\b(date|day|time ?stamp|datum|tag|jour|fecha|fecha)|[日]", re.IGNORECASE)
-UNSURE = re.compile(r"[^\w]*\d[^a-z]*(±|\+/?-|\?)[^a-z]*|[<>≤≥] ?\d.*", re.IGNORECASE)  # as 85 ± 2 and < 5
+MONTH = (
+    r"(jan|f[eé]v|feb|m[aä]r|mrz|a[pvb]r|ma[iy]|ju[nil]|a[uo][gû]|ago|sep|o[ck]t|nov|d[eé][cz]|ene|dic)[^\W\d_]{0,2}\.?"
+)
+DAY = re.compile(rf"\d{{1,2}}[-. ]+{MONTH}|{MONTH}[-. ]+\d{{1,2}}", re.IGNORECASE)  # as 2-Jan
+NAMED_DATE = re.compile(r"\b(date|day|time ?stamp|datum|tag|jour|fecha)|日", re.IGNORECASE)
+UNSURE = re.compile(
+    r"[^\w]*\d[^a-z]*(±|\+/?-|\?)[^a-z]*|[<>≤≥] ?\d.*|\d+(:\d+){2,}", re.IGNORECASE
+)  # as 85 ± 2 and < 5
 ROLE = re.compile(
     r"\b(solvents?|base|ligand|catalyst|cat|acid|additive|reagent|substrate|salt|metal|support|polymer|monomer|buffer"
     r"|enzyme|oxidant|reductant|surfactant|electrolyte|initiator|precursor|nucleophile|electrophile|amine|alcohol|cation"
@@ -27,12 +32,12 @@ ROLE = re.compile(
 def unclear(name: str, cells: Sequence[str]) -> Question | None:
     """What to ask about a column that nobody named, by the forms of its cells; None where they are clear."""
     first, ignore, categorical = next(iter(cells), ""), f"--ignore {word(name)}", f"--categorical {word(name)}"
-    days = [cell for cell in cells if DAY.fullmatch(cell) or (is_date(cell) and ":" not in cell)]
+    days = [c for c in cells if DAY.fullmatch(c) or (is_date(c) and ":" not in c and not c.isdigit())]
     scattered = len(list(groupby(cells))) > len(set(cells))  # dates come in blocks
     if cells and all(map(TIMES.fullmatch, cells)) and len(set(cells)) < len(cells):
         what = f"{name!r} may hold ratios or times such as {first} (write times as numbers of hours or minutes)"
         return Question(what, (f"--ratio {word(name)}", ignore))
-    if days and None in map(written, cells) and (len(days) < len(cells) or (scattered and not NAMED_DATE.search(name))):
+    if days and (len(days) < len(cells) or (scattered and not NAMED_DATE.search(name))):
         what = f"{name!r} has {days[0]!r}, maybe a level such as 1-2 that Excel made a date (type it as text, '1-2)"
         return Question(what, (categorical, ignore))
     if unsure := [cell for cell in cells if UNSURE.fullmatch(cell)]:

@@ -150,6 +150,8 @@ def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, c
         ("A:B", ["1:1", "2026-02-01", "1:1", "2:1"] * 2, "has '2026-02-01', maybe a level such as 1-2 that Excel made"),
         ("levels", ["2-Jan", "1-Feb"] * 4, "has '2-Jan', maybe a level such as 1-2"),
         ("levels", ["2026-02-01", "2026-01-02"] * 4, "has '2026-02-01', maybe a level such as 1-2"),
+        ("levels", ["02. Jan", "03. Mrz"] * 4, "has '02. Jan', maybe a level such as 1-2"),
+        ("levels", ["1/2/2026", "2/1/2026"] * 4, "has '1/2/2026', maybe a level such as 1-2"),
         ("p", ["85 ± 2", "90 ± 2"] * 4, "has '85 ± 2', which is no number .*; say --categorical p, or --ignore p"),
         ("c", ["<5", "none"] * 4, "has '<5', which is no number"),
         (
