@@ -45,6 +45,10 @@ def left_out(
                 blank.append(name)
             elif reason:
                 reasons[name] = reason
+    kinds = {*options.kinds, *options.bounds, *options.levels, *options.steps}
+    for name in (name for name in source.names if name in options.named - kinds):
+        question = unclear(name, [cell for cell in source.cells(name) if not is_pending(cell)])
+        questions += [] if question is None else [question]
     questions += [*about_blanks(results, blank), *_about_sides(results, outcomes, reasons, options)]
     return reasons
 
@@ -62,7 +66,7 @@ def _reason(
     pending = _is_blank_where_pending(results, name, outcomes, words)
     sparse = 2 * len(filled) < len(cells)
     names_rows = free and all(_names_rows(table, name) for table in tables)
-    question = unclear(name, filled) if free and ahead else None
+    question = unclear(name, filled) if ahead else None
     screen = names_rows and ahead and listed is None and is_screen(name, filled)
     rules: tuple[tuple[object, str | Question], ...] = (
         (not filled, f"no value yet; --bounds {bounds} or --levels {levels} makes it a parameter"),

@@ -174,6 +174,14 @@ def test_what_can_mean_two_things_is_asked(campaign, name, cells, question):
     assert names(campaign(with_column(name, cells, place=4), "--ignore", name)) == ALL
 
 
+def test_the_kind_of_a_named_parameter_is_asked_where_it_is_unclear(campaign):
+    table = with_column("mix", ["1:10", "1:20"] * 4)
+    with pytest.raises(TableError, match="'mix' may hold ratios or times such as 1:10"):
+        campaign(table, "--parameters", "mix,time")
+    for kind in ("--ratio", "--categorical"):
+        assert names(campaign(table, "--parameters", "mix,time", kind, "mix")) == {"mix", "time"}
+
+
 def test_a_screen_of_solvents_is_a_category(campaign):
     cells = ["DMF", "2-MeTHF", "1,4-dioxane", "NMP", "THF", "CPME", "EtOAc", "water"]
     assert names(campaign(with_column("Solvent", cells))) == {*ALL, "Solvent"}
@@ -196,7 +204,7 @@ def test_ratios_are_numbers(campaign, cells, first, printed):
 
 
 def test_half_a_row_is_refused_with_row_and_column(campaign):
-    table = text() + "85,,,\n"
+    table = text() + "85,,-,\n"
     with pytest.raises(TableError, match=r"row 10 is blank in column 'time' .*; 'time', 'catalyst' may be"):
         campaign(table)
     with pytest.raises(TableError, match="row 10, column 'time' is blank: every design needs a value"):
