@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -18,10 +20,13 @@ from bo_robust.proposals.outcomes import Data
 from bo_robust.proposals.space import among
 from bo_robust.tables.cells import FAILED, TableError, advice, is_pending, word, written
 from bo_robust.tables.columns import ColumnOptions, titled
+from bo_robust.tables.doubtful import doubtful
 from bo_robust.tables.kinds import column_of
+from bo_robust.tables.labels import ask_about_labels, recipes
 from bo_robust.tables.left_out import left_out
 from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums
 from bo_robust.tables.questions import Question, ask_all
+from bo_robust.tables.relations import Relation, relations
 from bo_robust.tables.table import Table, read_table
 
 PARTS = 20.0  # times that difference, at least, is the range of each part
@@ -37,7 +42,9 @@ class Campaign:
         required: Column, sign and limit of each requirement.
         outcomes: Columns of objectives and requirements.
         columns: Columns of X: the ``parameters``, then the ``conditions``.
-        left_out: Other columns, each with the reason; ``identifiers`` are those of the list.
+        left_out: Other columns, each with the reason; ``identifiers`` are those of the list, and ``carried`` those
+            that follow from parameters.
+        doubtful: Rows that are left out, too, each with a line about why.
         questions: What only the user can say, asked all at once.
         X: A design for each row of the readings, of which ``read``, ``pending`` and ``failed`` are places.
         Y, C: Readings of objectives and requirements in the rows that were ``read``.
@@ -85,8 +92,18 @@ class Campaign:
         if both := about.named & {*self.outcomes, *about.ignored}:
             raise TableError(f"{min(both)!r} cannot be a parameter and something else; leave one of the options out.")
         self.left_out = left_out(self.results, self.listed, self.outcomes, about, self.questions)
+        source, apart = self.tables[-1], {*self.left_out, *self.outcomes, *about.conditions}
+        free = [name for name in source.names if name not in apart and source.rows]
+        labels = ask_about_labels(source, [name for name in free if name not in about.named])
+        self.questions += labels.values()
+        free = [name for name in free if name not in labels and self.listed is None]
+        self.left_out |= recipes(source, free, about.named, self.questions)
+        free = [name for name in free if name not in self.left_out]
+        self.carried: list[Relation] = relations(source, free, about.named, self.questions) if free else []
+        self.left_out |= {relation.name: relation.reason for relation in self.carried}
         ask_all(self.results.path, self.questions)
         names = self._parameters(about)
+        self._leave_out_rows(names, about)
         self.parameters = [column_of(name, self.tables, about) for name in names]
         self.conditions = [column_of(name, [self.results], about) for name in about.conditions]
         self.columns = self.parameters + self.conditions
@@ -97,6 +114,14 @@ class Campaign:
             raise TableError(f"{self.results.path} has no parameter that varies{reasons}. Name some with --parameters.")
         listed = [] if self.listed is None else self.listed.names
         self.identifiers = [name for name in self.left_out if name in listed and name not in about.ignored]
+
+    def _leave_out_rows(self, names: Sequence[str], about: ColumnOptions) -> None:
+        """Leave out rows with a value of a parameter far from all others: neither read nor pending."""
+        self.doubtful = doubtful(self.results, names, about, self.listed)
+        kept = [i for i in range(len(self.results.rows)) if i not in self.doubtful]
+        rows, lines = [self.results.rows[i] for i in kept], [self.results.lines[i] for i in kept]
+        self.results = replace(self.results, rows=rows, lines=lines)
+        self.tables[0] = self.results
 
     def _parameters(self, about: ColumnOptions) -> list[str]:
         """Names of the parameters, which both tables must have."""
@@ -218,11 +243,12 @@ class Campaign:
         return {x: {name: column[row] for name, column in cells.items()} for x, row in first.items()}
 
     def cells_of(self, x: list[float]) -> dict[str, str]:
-        """A design as the file writes it, not in six digits, behind what names it in the list; by column."""
+        """A design as the file writes it, behind what names it in the list, before what follows from it; by column."""
         names = [*self.identifiers, *(column.name for column in self.columns)]
+        known = {c.name: c.on_grid(v) if c.ordered else c.decode(v) for c, v in zip(self.columns, x, strict=True)}
         values = {c.name: c.decode(c.on_grid(v)) for c, v in zip(self.columns, x, strict=True)}
         values |= self._written.get(tuple(x[: len(self.parameters)]), {})
-        return {name: values[name] for name in names}
+        return {name: values[name] for name in names} | {one.name: one.cell(known) for one in self.carried}
 
     def row_of(self, x: list[float]) -> list[str]:
         """A row for the table of readings: a design, with the units of its cells, and blanks for the rest."""
@@ -248,7 +274,7 @@ class Campaign:
             line += f" Left out: {'; '.join(f'{name} ({reason})' for name, reason in self.left_out.items())}."
         notes = [note for table in self.tables for note in table.notes]
         looks = [note for column in self.columns for note in column.notes]
-        return [line, *notes, *self.mixture, *looks, *self.notes, self.summary()]
+        return [line, *notes, *self.mixture, *looks, *self.doubtful.values(), *self.notes, self.summary()]
 
     @property
     def titles(self) -> dict[str, str]:
@@ -261,6 +287,7 @@ class Campaign:
         parts = [f"{len(self.read)} reading{'' if len(self.read) == 1 else 's'}"]
         parts[0] += f" ({replicates} replicate{'' if replicates == 1 else 's'})" if replicates else ""
         parts += [f"{len(rows)} {what}" for what, rows in (("pending", self.pending), ("failed", self.failed)) if rows]
+        parts += [f"{len(self.doubtful)} left out"] if self.doubtful else []
         left, total = self.left
         what = "recipes" if self.listed is not None else "designs"
         return f"{', '.join(parts)}{'' if total is None else f'; {left} of {total} {what} left'}."

@@ -66,7 +66,7 @@ def other(decimal: str) -> str:
     return "," if decimal == "." else "."
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=65536)  # cells are looked at by many rules
 def written(cell: str) -> Written | None:
     """The number in a cell, with its unit; None where it is no number."""
     text = POWER.sub(_exponent, cell.translate(WIDE).strip())

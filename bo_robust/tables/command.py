@@ -38,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         found, warned = ask(campaign)
         designs = designs_to_print(found)
         rows = [list(campaign.cells_of(x).values()) for x in designs]
-        header = [*campaign.identifiers, *(column.title for column in campaign.columns)]
+        titles = [column.title for column in campaign.columns] + [column.title for column in campaign.carried]
+        header = [*campaign.identifiers, *titles]
         csv.writer(sys.stdout, delimiter=campaign.results.separator, lineterminator="\n").writerows([header, *rows])
         sys.stdout.flush()
         missing = _about_missing(campaign, len(designs))

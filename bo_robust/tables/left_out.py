@@ -80,7 +80,7 @@ def _reason(
         (any(re.fullmatch(r"0\d+", cell) for cell in filled), "codes with leading zeros"),
         (_counts_rows(tables[-1], name), "counts the rows"),
         (_numbers_rows(name, filled), "names the rows"),
-        (free and _all(r"[\d.,]+ ?(-|–|to) ?[\d.,]+.*", filled), f"ranges such as {first}; write one number"),
+        (free and _all(r"[\d.,]+ ?(-|–|to) ?[\d.,]+[^-–]*", filled), f"ranges such as {first}; write one number"),
         (ahead and (pending or (sparse and (is_grouped(cells) or not words))), BLANK),
         (pending, f"blank where {outcomes[0]} is, so an outcome"),
         (sparse, "blank in most rows"),

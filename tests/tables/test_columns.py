@@ -448,3 +448,49 @@ def test_columns_that_change_little_in_sum_are_no_mixture(campaign):
     assert campaign(text(rows, ["temperature", "a", "b", "yield"])).equalities == [(["a", "b"], [1.0, 1.0], 3.0)]
     rows = [(60 + i * i, 1 + i % 2, 2 - i % 2 + (i == 5), 10 + i) for i in range(8)]
     assert campaign(text(rows, ["temperature", "a", "b", "yield"])).equalities == []
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("batch", [1, 1, 1, 2, 2, 2, 3, 3]),
+        ("Lot no.", ["L17", "L18", "L17", "L18"] * 2),
+        ("day", ["Tue", "Wed", "Tue", "Wed"] * 2),
+        ("chemist", ["AK", "BM"] * 4),
+        ("plate_id", [1, 2] * 4),
+        ("catalyst lot", ["a", "b"] * 4),
+        ("measured on", ["HPLC-1", "HPLC-2"] * 4),
+        ("place", ["A1", "A2", "B1", "B2"] * 2),
+        ("ELN", [204, 204, 204, 205, 205, 206, 206, 206]),
+    ],
+)
+def test_a_column_that_looks_like_a_batch_is_asked_about(campaign, name, cells):
+    table = with_column(name, cells)
+    with pytest.raises(TableError, match=f"{name!r} looks like a batch; say --batch .* --ignore .* --categorical"):
+        campaign(table)
+    assert name not in names(campaign(table, "--ignore", name))
+    assert name in names(campaign(table, "--categorical", name))
+
+
+@pytest.mark.parametrize("name", ["run time", "batch size", "day length", "charge", "block copolymer", "lab scale"])
+def test_parameters_of_such_names_are_read(campaign, name):
+    assert name in names(campaign(with_column(name, [0.5, 1.5, 1, 2, 0.5, 1, 2, 1.5])))
+
+
+def test_a_row_must_be_one_experiment(campaign):
+    rows = [[*row[:3], what, row[3]] for row in ROWS for what in ("yield", "ee")]
+    with pytest.raises(TableError, match="'analyte' may say what was measured; a row must be one experiment"):
+        campaign(text(rows, [*NAMES[:3], "analyte", "value"]), goal="value")
+
+
+def test_names_of_recipes_beside_replicates_are_left_out(campaign):
+    def table(label):
+        return text(
+            [[label(i), *row[:3], row[3] + j] for i, row in enumerate(ROWS) for j in range(3)], ["medium", *NAMES]
+        )
+
+    assert "medium (names the designs)" in campaign(table(lambda i: f"M{i:02d}")).introduction()[0]
+    words = ["rich", "poor", "sweet", "salty", "acid", "buffered", "defined", "minimal"]
+    with pytest.raises(TableError, match="'medium' has a design of the other columns for each text; say --ignore"):
+        campaign(table(lambda i: words[i]))
+    assert "medium" in names(campaign(table(lambda i: words[i]), "--categorical", "medium"))
