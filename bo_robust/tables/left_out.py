@@ -28,9 +28,12 @@ IDENTIFIER = re.compile(
 def left_out(
     results: Table, listed: Table | None, outcomes: Sequence[str], options: ColumnOptions, questions: list[Question]
 ) -> dict[str, str]:
-    """Columns that are neither parameters nor outcomes, each with the reason; adds ``questions`` where in doubt."""
+    """Columns that are neither parameters nor outcomes, each with the reason; adds ``questions`` where in doubt.
+
+    Nothing else is looked for in columns that are asked about.
+    """
     reasons: dict[str, str] = {}
-    blank: list[str] = []
+    asked: dict[str, str] = {}
     source = results if listed is None else listed
     for name in dict.fromkeys([*source.names, *results.names]):
         if name not in outcomes and name not in options.named:
@@ -41,16 +44,17 @@ def left_out(
             reason = "as --ignore says" if name in options.ignored else reason
             if isinstance(reason, Question):
                 questions.append(reason)
-            elif reason == BLANK:
-                blank.append(name)
+                asked[name] = reason.text
             elif reason:
-                reasons[name] = reason
+                (asked if reason == BLANK else reasons)[name] = reason
     kinds = {*options.kinds, *options.bounds, *options.levels, *options.steps}
     for name in (name for name in source.names if name in options.named - kinds):
-        question = unclear(name, [cell for cell in source.cells(name) if not is_pending(cell)])
-        questions += [] if question is None else [question]
-    questions += [*about_blanks(results, blank), *_about_sides(results, outcomes, reasons, options)]
-    return reasons
+        if question := unclear(name, [cell for cell in source.cells(name) if not is_pending(cell)]):
+            questions.append(question)
+            asked[name] = question.text
+    questions += about_blanks(results, [name for name, reason in asked.items() if reason == BLANK])
+    questions += _about_sides(results, outcomes, reasons, options)
+    return reasons | asked
 
 
 def _reason(
