@@ -29,9 +29,12 @@ IDENTIFIER = re.compile(
 def left_out(
     results: Table, listed: Table | None, outcomes: Sequence[str], options: ColumnOptions, questions: list[Question]
 ) -> dict[str, str]:
-    """Columns that are neither parameters nor outcomes, each with the reason; adds ``questions`` where in doubt."""
+    """Columns that are neither parameters nor outcomes, each with the reason; adds ``questions`` where in doubt.
+
+    Nothing else is looked for in columns that are asked about.
+    """
     reasons: dict[str, str] = {}
-    blank: list[str] = []
+    asked: dict[str, str] = {}
     source = results if listed is None else listed
     for name in dict.fromkeys([*source.names, *results.names]):
         if name not in outcomes and name not in options.named:
@@ -43,12 +46,17 @@ def left_out(
             reason = BATCH if name == options.batch else reason
             if isinstance(reason, Question):
                 questions.append(reason)
-            elif reason == BLANK:
-                blank.append(name)
+                asked[name] = reason.text
             elif reason:
-                reasons[name] = reason
-    questions += [*about_blanks(results, blank), *_about_sides(results, outcomes, reasons, options)]
-    return reasons
+                (asked if reason == BLANK else reasons)[name] = reason
+    kinds = {*options.kinds, *options.bounds, *options.levels, *options.steps}
+    for name in (name for name in source.names if name in options.named - kinds):
+        if question := unclear(name, [cell for cell in source.cells(name) if not is_pending(cell)]):
+            questions.append(question)
+            asked[name] = question.text
+    questions += about_blanks(results, [name for name, reason in asked.items() if reason == BLANK])
+    questions += _about_sides(results, outcomes, reasons, options)
+    return reasons | asked
 
 
 def _reason(
@@ -64,7 +72,7 @@ def _reason(
     pending = _is_blank_where_pending(results, name, outcomes, words)
     sparse = 2 * len(filled) < len(cells)
     names_rows = free and all(_names_rows(table, name) for table in tables)
-    question = unclear(name, filled) if free and ahead else None
+    question = unclear(name, filled) if ahead else None
     screen = names_rows and ahead and listed is None and is_screen(name, filled)
     rules: tuple[tuple[object, str | Question], ...] = (
         (not filled, f"no value yet; --bounds {bounds} or --levels {levels} makes it a parameter"),
