@@ -39,6 +39,7 @@ from bo_robust.acquisition.noisy_improvement import noisy_improvement
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.models import marginal_moments, suggest_replicates
 from bo_robust.models.marginal_likelihood import fit_evidence
+from bo_robust.models.robust.slips import Slip
 from bo_robust.models.verdict import Prediction, Verdict, predict, reliable_model, verdict_of
 from bo_robust.proposals.inputs import Search
 from bo_robust.proposals.methods import Choice
@@ -255,6 +256,16 @@ def expected(fitted: Fitted) -> Tensor:
     outputs, m = fitted.problem.outputs, len(fitted.objectives)
     mean = torch.stack([sided.predict(fitted.U).mean for sided in fitted.objectives], -1)
     return outputs.center[:m] + outputs.scale[:m] * mean.cpu()
+
+
+def slips(fitted: Fitted) -> tuple[Slip, ...]:
+    """What may have happened to observations that are flagged or held, by their rows in X."""
+    found = []
+    for j, sided in enumerate(fitted.outcomes):
+        rows = fitted.problem.outputs.of(j)[0].nonzero().flatten().tolist()
+        told = getattr(sided.model, "slips", ())
+        found += [slip._replace(rows=tuple(rows[i] for i in slip.rows), outcome=j) for slip in told]
+    return tuple(found)
 
 
 def recommend(fitted: Fitted) -> Recommendation:

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.utils.input_checks import check_count, quoted
+from bo_robust.proposals.frames import SUMS, Columns, space_in_numbers
+from bo_robust.utils.input_checks import check_count, is_number, quoted
 from bo_robust.utils.linalg import device_named
 
 __all__ = ["Search", "Space"]
@@ -25,14 +26,18 @@ ROUNDING = 1e-9  # of the range of a column, by which a value may lie beyond its
 class Space:
     """The designs that there are, in the units of the data: a box, a mixed space or a list.
 
+    Columns have names where bounds or candidates have: ``bounds={"T": (20, 100)}, categorical={"solvent": ["DMF"]}``.
+
     Raises ``ValueError`` where fields are wrong or contradict each other.
 
     Attributes:
-        bounds: ``2 x d``, the smallest and the largest value of each column. Not needed with ``candidates``.
+        bounds: ``2 x d``, the smallest and the largest value of each column; by name those of numbers alone. Not needed
+            with ``candidates``.
         candidates: ``N x d`` designs to choose from, by any descriptors.
-        discrete: Values of columns that take no others, in order, by number of the column.
-        categorical: Values of columns whose values have no order, as whole numbers, by number of the column.
-        fixed: Values that columns keep in every suggestion, by number of the column.
+        discrete: Values of columns that take no others, in order, by number or name of the column.
+        categorical: Values of columns whose values have no order, as whole numbers, by number of the column; by name,
+            any values.
+        fixed: Values that columns keep in every suggestion, by number or name of the column.
         equality_constraints: What suggestions fulfil, in units of X, as ``optimize_acqf`` has it: a list of (columns,
             coefficients, right-hand side). A mixture is ``[([0, 1, 2], [1.0, 1.0, 1.0], 100.0)]``. A list of
             candidates has no such constraints.
@@ -55,6 +60,7 @@ class Space:
     conditions: Sequence[int] = ()
     worst: float = 0.1
     set_conditions: bool = True
+    columns: Columns | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         self._list_iterators()
@@ -64,11 +70,12 @@ class Space:
         if len(shape) != 2 or shape[1] == 0 or (shape[0] != 2 if box else shape[0] < 2):
             form = "bounds must be 2 x d numbers" if box else "candidates must be N x d numbers, N >= 2"
             raise ValueError(f"{form}, got shape {shape}.")
-        d, conditions = self.num_columns, list(self.conditions)
-        if len(set(conditions)) != len(conditions) or not set(conditions) < set(range(d)):
+        d, conditions = self.num_columns, self.conditions
+        if not all(is_number(i) and i in range(d) for i in conditions) or not len({*conditions}) == len(conditions) < d:
             raise ValueError(f"conditions must be some, not all, of the {d} columns, got {quoted(conditions)}.")
-        if conditions and (self.fixed or not 0.0 < self.worst < 1.0):
-            raise ValueError("conditions need a worst share in (0, 1), and nothing fixed.")
+        share = is_number(self.worst) and 0.0 < self.worst < 1.0
+        if conditions and (self.fixed or not share or not isinstance(self.set_conditions, bool | np.bool_)):
+            raise ValueError("conditions need worst in (0, 1), set_conditions true or false, and nothing fixed.")
         for i, column in self.design_columns.items():
             if box and not -math.inf < column[0] < column[1] < math.inf:
                 ends = " and ".join(map(str, column.tolist()))
@@ -78,19 +85,29 @@ class Space:
         for name in ("discrete", "categorical"):
             for i, values in self.values(name).items():
                 self._check_values(name, i, values)
-        for name in ("equality_constraints", "inequality_constraints"):
+        for name in SUMS:
             self.constraints(name)
 
     def _list_iterators(self) -> None:
         """Make lists of iterators, which end when they are read; ``ValueError`` where there are no columns."""
         for name in ("discrete", "categorical", "fixed"):
-            if not isinstance(getattr(self, name) or {}, Mapping):
-                raise ValueError(f"{name} must give values by number of the column, got {quoted(getattr(self, name))}.")
-        for name in ("discrete", "categorical"):
-            object.__setattr__(self, name, {i: _listed(v) for i, v in (getattr(self, name) or {}).items()})
-        for name in ("equality_constraints", "inequality_constraints"):
-            parts = [_listed(constraint) for constraint in getattr(self, name) or ()]
-            object.__setattr__(self, name, [tuple(map(_listed, p)) if isinstance(p, list) else p for p in parts])
+            values = {} if getattr(self, name) is None else getattr(self, name)
+            if not isinstance(values, Mapping):
+                raise ValueError(f"{name} must give values by number of the column, got {quoted(values)}.")
+            object.__setattr__(self, name, {i: v if name == "fixed" else listed(v) for i, v in values.items()})
+        for name in ("conditions", *SUMS):
+            parts = [] if getattr(self, name) is None else listed(getattr(self, name))
+            if not isinstance(parts, list):
+                raise ValueError(f"{name} must be a list, got {quoted(parts)}.")
+            if name in SUMS:
+                parts = [
+                    tuple(map(listed, p)) if isinstance(p := listed(part), list) and p else ([], p) for part in parts
+                ]
+            object.__setattr__(self, name, parts)
+        for name, value in space_in_numbers(self).items():
+            object.__setattr__(self, name, value)
+        if any(isinstance(key, str) for key in (*self.discrete, *self.categorical, *self.fixed, *self.conditions)):
+            raise ValueError("columns have names where bounds or candidates do, such as bounds={'T': (20, 100)}.")
 
     def _check_values(self, name: str, i: int, values: Tensor) -> None:
         """Raise ``ValueError`` unless a column can have these discrete or categorical values."""
@@ -101,7 +118,7 @@ class Space:
         if values.ndim != 1 or len(values) == 0 or not values.isfinite().all():
             raise ValueError(f"{name}[{i}] must be finite numbers, got {quoted(getattr(self, name)[i])}.")
         column = self.design_columns.get(i, values)
-        low, high = column[[0, -1]].tolist() if self.candidates is None else (-math.inf, math.inf)
+        low, high = self.table[:, int(i)].tolist() if self.candidates is None else (-math.inf, math.inf)
         room = ROUNDING * (high - low)
         broken = values[values != values.round()] if name == "categorical" else values[:0]
         for wrong, what in (
@@ -147,7 +164,7 @@ class Space:
         try:
             columns, coefficients, rhs = constraint
             columns, coefficients, rhs = [int(i) for i in columns], [float(c) for c in coefficients], float(rhs)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             columns, coefficients = [], []
         if any(i in self.conditions for i in columns):
             raise ValueError("constraints on designs cannot have conditions, which nobody chooses.")
@@ -172,13 +189,13 @@ class Search:
         check_count(0, num_initial=0 if self.num_initial is None else self.num_initial)
         check_count(1, restarts=self.restarts)
         check_count(self.restarts, raw_samples=self.raw_samples)
-        if self.repeats not in ("never", "if noisy"):
+        if not isinstance(self.repeats, str) or self.repeats not in ("never", "if noisy"):
             raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(self.repeats)}.")
         device_named(self.device)
 
 
-def _listed(x: Any) -> Any:
-    return list(x) if isinstance(x, Iterable) and not isinstance(x, str) else x
+def listed(x: Any) -> Any:
+    return list(x) if isinstance(x, Iterable) and not isinstance(x, str) and getattr(x, "ndim", 1) != 0 else x
 
 
 def rows_of(name: str, x: Any, d: int) -> Tensor:
@@ -198,6 +215,6 @@ def numbers(name: str, x: Any) -> Tensor:
             if x.dtype == object and not any(isinstance(value, str) for value in x.flat):  # columns of several dtypes
                 x = np.where(table.isna(), math.nan, x).astype(float)
         return torch.as_tensor(np.array(x) if isinstance(x, np.ndarray) else x, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError):
-        hint = "; give texts as numbers, and their column in `categorical`" * name.startswith("X")
+    except (TypeError, ValueError, RuntimeError, OverflowError, AttributeError):
+        hint = "; give texts in a data frame, or as numbers, with their column in `categorical`" * name.startswith("X")
         raise ValueError(f"{name} must be numbers in rows of one length, got {quoted(x)}{hint}.") from None

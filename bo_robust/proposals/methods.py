@@ -151,6 +151,8 @@ def choose(
     if not isinstance(method, str) or method not in METHODS:
         raise SpecError(f"unknown method {quoted(method)}; {nearest(method, METHODS)}")
     row = METHODS[method]
+    if not isinstance(changes, Mapping):
+        raise SpecError(f"settings must give values by name, got {quoted(changes)}.")
     for name in changes:
         if name not in row.settings:
             raise SpecError(f"{method} has no setting {quoted(name)}; {nearest(name, [*row.settings, *also])}")

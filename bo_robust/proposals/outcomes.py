@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bo_robust.models.batch_effect import batch_numbers
 from bo_robust.models.reward_units import robust_units
 from bo_robust.models.training_data import checked_limits
-from bo_robust.proposals.inputs import numbers
+from bo_robust.proposals.inputs import listed, numbers
 from bo_robust.utils.input_checks import outside_package, quoted
 
 Limits = tuple[float | None, float | None]
@@ -35,6 +36,8 @@ class Data:
         outcome_limits: Smallest and largest possible observation, such as (0, 100) of a yield; either may be None. One
             pair, or one (or None) per objective. An observation beyond them is flagged, and nothing beyond is expected.
         X_pending: ``p x d`` designs under way. They are not suggested again, as if they were measured.
+        batch: Label of the batch, day or instrument of each design measured, ``n``, numbers or texts. The observations
+            of one share a deviation; what is expected and suggested is for a new one.
         X_failed: ``f x d`` designs whose measurement failed; their neighborhood is avoided where failure is likely.
     """
 
@@ -45,6 +48,7 @@ class Data:
     outcome_limits: Any = None
     X_pending: Any = None
     X_failed: Any = None
+    batch: Any = None
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,10 @@ class Outputs:
 
     def of(self, j: int) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """Which designs have an observation of column j, ``n`` bool, these ``k``, and the options of its model."""
-        rows = self.scaled[:, j].isfinite()
-        return rows, self.scaled[rows, j], self.options[j]
+        rows, options = self.scaled[:, j].isfinite(), self.options[j]
+        if "batch" in options:
+            options = options | {"batch": options["batch"][rows]}
+        return rows, self.scaled[rows, j], options
 
     @classmethod
     def from_data(cls, data: Data, n: int, centered: bool) -> Outputs:
@@ -99,20 +105,24 @@ class Outputs:
         limits = [None if pair is None else _in_units(pair, a, b) for pair, a, b in units_of]
         options: list[dict[str, Any]] = [{"maximize": True, "outcome_limits": pair} for pair in limits]
         options += [{"maximize": None}] * C.shape[-1]  # constraints have no good side
+        options = [option | {"reading_unit": a} for option, a in zip(options, scale.tolist(), strict=False)]
+        if data.batch is not None:
+            numbers_of = batch_numbers(data.batch, every)
+            options = [option | {"batch": numbers_of} for option in options]
         return cls(scaled, center, scale, options, m)
 
 
 def _units(every: Tensor, m: int, maximize: bool | Sequence[bool]) -> tuple[Tensor, Tensor]:
     """Center and scale of m objectives and of constraints, which keep their zero; none before there are readings."""
-    signs = [maximize] * m if isinstance(maximize, bool | np.bool_) else list(maximize)
-    if len(signs) != m:
-        raise ValueError(f"maximize needs one value, or one for each of {m} objectives, got {quoted(maximize)}.")
+    signs = np.asarray(maximize if hasattr(maximize, "ndim") else listed(maximize), dtype=object)
+    if signs.shape not in ((), (m,)) or not all(isinstance(sign, bool | np.bool_) for sign in signs.flat):
+        raise ValueError(f"maximize needs true or false, or one for each of {m} objectives, got {quoted(maximize)}.")
     units = [robust_units(y[y.isfinite()].numpy()) for y in every.mT] if len(every) else []
     center = torch.tensor([u.center if j < m else 0.0 for j, u in enumerate(units)], dtype=torch.float64)
     scale = torch.tensor([u.scale for u in units], dtype=torch.float64)
     if not (center.isfinite() & scale.isfinite()).all():
         raise ValueError("readings differ by more than floating point holds; divide them by their size.")
-    scale[:m] *= torch.where(torch.tensor(signs), 1.0, -1.0)[: len(scale)]
+    scale[:m] *= torch.from_numpy(np.where(np.broadcast_to(signs.astype(bool), m), 1.0, -1.0))[: len(scale)]
     return center, scale
 
 

@@ -21,7 +21,7 @@ from torch.quasirandom import SobolEngine
 from bo_robust.proposals.axes import Axis, Categories
 from bo_robust.proposals.constraints import WEIGHED, Constraints
 from bo_robust.proposals.inputs import Space, rows_of
-from bo_robust.utils.input_checks import quoted
+from bo_robust.utils.input_checks import is_number, quoted
 from bo_robust.utils.random import stream
 
 MOST_POINTS = 4096  # combinations of discrete columns up to which every one is evaluated
@@ -72,6 +72,7 @@ class SearchSpace:
             axis = self.axes[i] if i in range(len(self.axes)) else None
             if (
                 axis is None
+                or not is_number(value)
                 or not axis.low <= value <= axis.high
                 or (axis.values is not None and value not in axis.values)
             ):

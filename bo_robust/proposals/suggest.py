@@ -14,15 +14,19 @@ import torch
 from botorch.models.model import Model
 from torch import Tensor
 
+from bo_robust.models.robust.slips import Slip
 from bo_robust.proposals.conditions import encoded_space
-from bo_robust.proposals.core import Problem, Recommendation, expected, fit, propose, recommend
+from bo_robust.proposals.core import Problem, Recommendation, expected, fit, propose, recommend, slips
+from bo_robust.proposals.frames import data_in_numbers
 from bo_robust.proposals.inputs import Search, Space
 from bo_robust.proposals.methods import DEFAULT, METHODS, Choice, choose
 from bo_robust.proposals.outcomes import Data, Outputs
-from bo_robust.utils.input_checks import check_count
+from bo_robust.utils.input_checks import check_count, is_number, shortened
 from bo_robust.utils.specs import nearest
 
 __all__ = ["Data", "Space", "Suggestion", "suggest"]
+
+SHOWN = 6  # designs, columns or rows that a representation writes
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class Suggestion:
     """What to measure next, and what the data say so far.
 
     Attributes:
-        X: ``q x d`` designs to measure next, in the columns and units of the data.
+        X: ``q x d`` designs to measure next, in the columns and units of the data: a tensor, or a frame where columns
+            have names, of candidates its rows.
         replicate: Whether each of them repeats a design whose observation may be an outlier, ``q`` bool.
         exhausted: Whether all designs of a finite space were measured, under way, failed or chosen before each of them,
             ``q`` bool. Such a design is a second one of its kind.
@@ -44,9 +49,11 @@ class Suggestion:
         interval: The ends of its 95 % interval there, in units of Y.
         model: The model of all outputs in the unit cube, in robust standard deviations of each output, where large
             objectives are good; None before there are data.
+        slips: What may have happened to observations that are flagged or held, a
+            :class:`bo_robust.models.robust.slips.Slip` for each.
     """
 
-    X: Tensor
+    X: Any
     replicate: Tensor
     exhausted: Tensor
     outliers: Tensor
@@ -56,6 +63,26 @@ class Suggestion:
     mean: float
     interval: tuple[float, float]
     model: Model | None
+    slips: tuple[Slip, ...] = ()
+
+    def __repr__(self) -> str:
+        """What to do, in three lines."""
+        names = list(getattr(self.X, "columns", self.X if isinstance(self.X, Mapping) else ()))
+        rows = zip(*(self.X[name] for name in names), strict=True) if names else self.X.tolist()
+        texts = [[shortened(f"{x:.10g}" if is_number(x) else str(x)) for x in row] for row in rows]
+        texts = [[f"{shortened(str(name))} = {x}" for name, x in zip(names, row, strict=False)] or row for row in texts]
+        again = [" (again)" * one for one in self.replicate.tolist()]
+        designs = [f"({_joined(row)}){repeated}" for row, repeated in zip(texts, again, strict=True)]
+        wrong, held = (_joined(mask.nonzero().flatten().tolist()) or "none" for mask in (self.outliers, self.held))
+        ends = " to ".join(f"{end:.6g}" for end in self.interval)
+        best = "no design yet" if self.best is None else f"row {self.best}: mean {self.mean:.6g}, 95 % interval {ends}"
+        wrong = f"Rows that look wrong: {wrong}; that need a second reading first: {held}"
+        return f"Measure {_joined(designs) or 'nothing (q = 0)'}.\n{wrong}.\nUse {best}."
+
+
+def _joined(parts: list[Any]) -> str:
+    """The parts in one line, of many the first."""
+    return ", ".join(map(str, parts[:SHOWN])) + f" and {len(parts) - SHOWN} more" * (len(parts) > SHOWN)
 
 
 def suggest(
@@ -83,7 +110,7 @@ def suggest(
     under ``conditions`` none is. Units of designs and observations do not matter.
 
     Args:
-        X: ``n x d`` designs measured; or all :class:`bo_robust.Data`.
+        X: ``n x d`` designs measured, numbers or a data frame; or all :class:`bo_robust.Data`.
         Y: ``n`` or ``n x m`` observations of m objectives; left out beside ``Data``.
         space: The designs that there are; or give the fields of :class:`bo_robust.Space` as arguments.
         q: Number of designs; 0 for the analysis alone.
@@ -110,13 +137,16 @@ def suggest(
         >>> X, Y = [[20.0], [60.0], [90.0]], [1.2, 3.4, 2.2]
         >>> suggest(X, Y, bounds=[[0.0], [100.0]]).X
         >>> suggest(Data(X, Y, X_pending=[[70.0]]), space=Space(bounds=[[0.0], [100.0]]), q=2).X
+        >>> suggest(df[["T", "base"]], df["yield"], bounds={"T": (20, 90)}, categorical={"base": ["KOH", "DBU"]}).X
     """
-    check_count(0, q=q, seed=seed)
+    check_count(0, q=q, seed=seed, trial=0 if trial is None else trial)
     how = Search(num_initial, repeats, restarts, raw_samples, device)
     data, asked = _from_arguments(X, Y, space, described)
+    data, named = data_in_numbers(data, asked.columns)
     encoded = encoded_space(asked, data.X, method)
     X, pending, failed = (encoded.rows(name, getattr(data, name)) for name in ("X", "X_pending", "X_failed"))
-    trial = len(X) + len(pending) + len(failed) if trial is None else trial
+    q, seed = int(q), int(seed)
+    trial = len(X) + len(pending) + len(failed) if trial is None else int(trial)
     num_initial = encoded.num_initial if num_initial is None else num_initial
     listed = {} if encoded.candidates is None else {"num_arms": len(encoded.candidates)}
     choice = choose(method, settings, {"dim": encoded.columns, "num_initial": num_initial, **listed})
@@ -129,14 +159,15 @@ def suggest(
     chosen, again, exhausted = propose(problem, fitted, q, trial, num_initial)
     if fitted is None:
         none, nothing = again[:0], torch.empty(0, outputs.objectives, dtype=torch.float64)
-        return Suggestion(chosen, again, exhausted, none, none, nothing, *Recommendation(), None)
+        return Suggestion(named(chosen), again, exhausted, none, none, nothing, *Recommendation(), None)
     outliers, held = fitted.outliers.cpu(), fitted.held.cpu()
-    return Suggestion(chosen, again, exhausted, outliers, held, expected(fitted), *recommend(fitted), fitted.model)
+    told = (outliers, held, expected(fitted), *recommend(fitted), fitted.model, slips(fitted))
+    return Suggestion(named(chosen), again, exhausted, *told)
 
 
 def _from_arguments(X: Any, Y: Any, space: Space | None, more: Mapping[str, Any]) -> tuple[Data, Space]:
     """The data and the space of a call, whose fields may be arguments; raises ``TypeError`` where they do not fit."""
-    names = {kind: [one.name for one in fields(kind)] for kind in (Data, Space)}
+    names = {kind: [one.name for one in fields(kind) if one.init] for kind in (Data, Space)}
     every = names[Data] + names[Space]
     if unknown := [name for name in more if name not in every]:
         raise TypeError(f"suggest has no argument {unknown[0]!r}; {nearest(unknown[0], every)}.")
@@ -148,8 +179,9 @@ def _from_arguments(X: Any, Y: Any, space: Space | None, more: Mapping[str, Any]
 
 def _check_method(method: str, choice: Choice, data: Data, space: Space, outputs: Outputs) -> None:
     """Raise ``ValueError`` where a method cannot do what is asked."""
-    if data.outcome_limits is not None and not choice.takes("outcome_limits"):
-        raise ValueError(f"{method} has no outcome_limits; only {DEFAULT} has them.")
+    for name in ("outcome_limits", "batch"):
+        if getattr(data, name) is not None and not choice.takes(name):
+            raise ValueError(f"{method} takes no {name}; only {DEFAULT} does.")
     if METHODS[method].needs_conditions:
         hint = "name their columns in `conditions`, with the default method, or use it in Ax or BoTorch"
         raise ValueError(f"{method} needs conditions: {hint}.")

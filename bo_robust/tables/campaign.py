@@ -56,7 +56,7 @@ class Campaign:
         asked = [(name, True) for name in options.maximize] + [(name, False) for name in options.minimize]
         required = [requirement(text) for text in options.require]
         wanted = [name for name, _ in asked] + [name for name, *_ in required]
-        self.results = read_table(options.results, wanted, options.decimal)
+        self.results = read_table(options.results, wanted, options.decimal, unnamed=bool(options.parameters))
         if not asked:
             names = ", ".join(self.results.names)
             raise TableError(f"say what to optimize, such as --maximize COLUMN; columns are {names}.")
@@ -248,13 +248,22 @@ class Campaign:
         first = {x: row for row, x in reversed(list(enumerate(designs)))}
         return {x: {name: column[row] for name, column in cells.items()} for x, row in first.items()}
 
-    def cells_of(self, x: list[float]) -> list[str]:
-        """A design as the file writes it, not in six digits, behind what names it in the list, before what follows."""
-        written = self._written.get(tuple(x[: len(self.parameters)]), {})
-        values = {c.name: c.decode(c.on_grid(v)) for c, v in zip(self.columns, x, strict=True)} | written
+    def cells_of(self, x: list[float]) -> dict[str, str]:
+        """A design as the file writes it, behind what names it in the list, before what follows from it; by column."""
+        names = [*self.identifiers, *(column.name for column in self.columns)]
         known = {c.name: c.on_grid(v) if c.ordered else c.decode(v) for c, v in zip(self.columns, x, strict=True)}
-        along = [relation.cell(known) for relation in self.carried]
-        return [values[name] for name in (*self.identifiers, *(column.name for column in self.columns))] + along
+        values = {c.name: c.decode(c.on_grid(v)) for c, v in zip(self.columns, x, strict=True)}
+        values |= self._written.get(tuple(x[: len(self.parameters)]), {})
+        return {name: values[name] for name in names} | {one.name: one.cell(known) for one in self.carried}
+
+    def row_of(self, x: list[float]) -> list[str]:
+        """A row for the table of readings: a design, with the units of its cells, and blanks for the rest."""
+        cells = self.cells_of(x)
+        for name in cells.keys() & {*self.results.names}:
+            unit = next((n.unit for n in self.results.numbers(name) if n is not None and n.unit), "")
+            number = written(cells[name])
+            cells[name] += f" {unit}" if unit and number is not None and not number.unit else ""
+        return [cells.get(name, "") for name in self.results.names]
 
     def introduction(self) -> list[str]:
         """What every column is taken for, what of the file or its levels needs a look, and the number of readings."""

@@ -32,14 +32,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; errors are one sentence on standard error, and exit code 2."""
     try:
         options = _parser().parse_args(argv)
+        if options.output is not None and options.output.exists():
+            raise TableError(f"{options.output} exists, and is not written over; name another file behind -o.")
         campaign = Campaign(options)
         found, warned = ask(campaign)
-        designs = designs_to_print(campaign, found)
-        csv.writer(sys.stdout, delimiter=campaign.results.separator, lineterminator="\n").writerows(designs)
+        designs = designs_to_print(found)
+        rows = [list(campaign.cells_of(x).values()) for x in designs]
+        titles = [column.title for column in campaign.columns] + [column.title for column in campaign.carried]
+        header = [*campaign.identifiers, *titles]
+        csv.writer(sys.stdout, delimiter=campaign.results.separator, lineterminator="\n").writerows([header, *rows])
         sys.stdout.flush()
-        missing = _about_missing(campaign, len(designs) - 1)
+        missing = _about_missing(campaign, len(designs))
         lines = [*campaign.introduction(), *missing, *_about(found, campaign), *warned]
         print("\n".join(lines), file=sys.stderr)
+        if options.output is not None:
+            _save(campaign, designs)
         if options.plot is not None:
             from bo_robust.tables.plot import plot
 
@@ -67,12 +74,22 @@ def ask(campaign: Campaign) -> tuple[Suggestion, list[str]]:
     return found, [f"Warning: {warning.message}" for warning in caught]
 
 
-def designs_to_print(campaign: Campaign, found: Suggestion) -> list[list[str]]:
-    """The designs to measure next with a header, as the file writes them."""
+def designs_to_print(found: Suggestion) -> list[list[float]]:
+    """The designs to measure next."""
     # Where every design of a finite space is taken, the only second readings are those of what looks wrong.
-    designs = found.X[found.replicate | ~found.exhausted].tolist()
-    titles = [column.title for column in campaign.columns] + [column.title for column in campaign.carried]
-    return [[*campaign.identifiers, *titles], *map(campaign.cells_of, designs)]
+    designs: list[list[float]] = found.X[found.replicate | ~found.exhausted].tolist()
+    return designs
+
+
+def _save(campaign: Campaign, designs: Sequence[list[float]]) -> None:
+    """Write the designs into a new file with all columns of the readings, to which they can be added."""
+    path, table = campaign.options.output, campaign.results
+    rows = [table.names, *map(campaign.row_of, designs)]
+    ascii_only = all(cell.isascii() for row in rows for cell in row)
+    # Excel takes text for UTF-8 where it begins with a mark.
+    with path.open("x", newline="", encoding="utf-8" if ascii_only else "utf-8-sig") as file:
+        csv.writer(file, delimiter=table.separator).writerows(rows)
+    print(f"{path} has these designs with all columns of {table.path}, to be filled in and added.", file=sys.stderr)
 
 
 def _about_missing(campaign: Campaign, printed: int) -> list[str]:
@@ -273,6 +290,7 @@ def _parser() -> argparse.ArgumentParser:
         default="auto",
         help="whether a logarithm or a root of the readings may be modeled, which the data choose; default auto",
     )
+    parser.add_argument("-o", "--output", type=Path, metavar="CSV", help="a new file, with all columns of the readings")
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw readings, predictions and parameters")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N; default cpu, faster below 300 readings")

@@ -24,6 +24,12 @@ def quoted(value: Any) -> str:
     return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
 
 
+def shortened(text: str, most: int = 32) -> str:
+    """The text, in the middle of which letters are left out if it has more than ``most``."""
+    start = most // 2
+    return text if len(text) <= most else f"{text[:start]}…{text[start + 1 - most :]}"
+
+
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 2 * QUOTED
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxtuple, _SHORT.maxdict = 4, 10, 10, 10  # at most 10^4 parts

@@ -439,7 +439,7 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"fixed": {2: 0.0}}, r"fixed\[2\] must be a value of column 2"),
         ({"X": [[0.0], [1.0], [2.0]]}, "X must be k x 2"),
         ({"X": [[0.0, math.nan], *X3[1:]]}, "X must be finite, but row 0 is not"),
-        ({"bounds": {"a": (0.0, 1.0)}}, "bounds must be numbers in rows of one length, got {'a'"),
+        ({"bounds": {"a": (0.0, 1.0)}}, "X must be k x 1 numbers"),
         ({"Y": [1.0, 2.0]}, "Y needs one row for each of the 3"),
         ({"Y": [1.0, math.nan, 2.0]}, "Y has no finite value in row 1"),
         ({"Y": [1.7e308, -1.7e308, 0.0]}, "differ by more than floating point holds"),
@@ -448,6 +448,7 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"categorical": {0: [0.0, 1.0]}}, r"X has 2.0 in column 0, which categorical\[0\] lacks; add it"),
         ({"conditions": [0], "categorical": {1: [0, 1]}}, r"X has 0.5 in column 1, which categorical\[1\] lacks"),
         ({"conditions": [0], "discrete": {1: [0, 2]}}, r"discrete\[1\] has 2.0, beyond the bounds -1.0 and 1.0"),
+        ({"conditions": [1], "discrete": {1: [0, 2]}}, r"discrete\[1\] has 2.0, beyond the bounds -1.0 and 1.0"),
         ({"conditions": [0], "discrete": {2: [0, 2]}}, "discrete has column 2"),
         ({"X_pending": [[1.0]]}, "X_pending must be"),
         ({"q": -1}, "q must"),
@@ -459,7 +460,7 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"method": "v-ucb", "settings": {"environment": {"points": [{"z": 0.0}]}}}, "v-ucb needs conditions"),
         ({"method": "gp-ucb", "constraints": [[0.0]] * 3}, "gp-ucb takes one objective and no constraints"),
         ({"conditions": [0, 1]}, "conditions must be some, not all"),
-        ({"conditions": [1], "worst": 1.0}, "a worst share in"),
+        ({"conditions": [1], "worst": 1.0}, "conditions need worst in"),
         ({"conditions": [1], "constraints": [[0.0]] * 3}, "conditions leave room for one objective"),
         ({"equality_constraints": [([0, 2], [1.0, 1.0], 3.0)]}, "equality_constraints must be a list of"),
         ({"inequality_constraints": [([0], [1.0])]}, "inequality_constraints must be a list of"),
@@ -601,11 +602,37 @@ def test_tables_of_pandas_with_columns_of_several_dtypes(kind):
     else:
         frame = frame.assign(a=frame.a.astype("Int64")).astype({"b": "float64" if kind == "Int64" else "Float64"})
         frame = frame.astype("Float64") if kind == "Float64" else frame
-    assert torch.equal(suggest(frame, y, bounds=[[0, 0], [6, 1]], **SEARCH).X, plain)
-    with pytest.raises(ValueError, match="give texts as numbers"):
+    pd.testing.assert_frame_equal(suggest(frame, y, bounds=[[0, 0], [6, 1]], **SEARCH).X, plain)
+    with pytest.raises(ValueError, match=r"X has '.*' in column 'a', which is no number"):
         suggest(frame.astype(str), y, bounds=[[0, 0], [6, 1]])
 
 
 def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match=r"device cuda:99 was asked for, but torch .* finds"):
         suggest([[0.1]], [1.0], bounds=[[0.0], [1.0]], device="cuda:99")
+
+
+WRONG = [None, -1, 1.5, math.nan, "a", b"a", 1j, {"a": 1}, {0: "a"}, {0: [None]}, [[1]], [(0, 1)], [10**400]]
+WRONG += [object(), torch.tensor(1), torch.tensor([1.0, 2.0]), np.array(["a", "b"]), np.zeros((6, 2, 2)), iter([1])]
+NAMES = {name for kind in (Data, Space) for name, field in kind.__dataclass_fields__.items() if field.init}
+NAMES |= {"q", "trial", "seed", "num_initial", "restarts", "raw_samples", "repeats", "settings", "method"}
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_an_argument_of_the_wrong_kind_is_named(name):
+    """Of wrong kinds, those that have no meaning raise ValueError, which names the argument, and nothing else does."""
+    usual = {"X": X3, "Y": [1.0, 2.0, 0.0], "bounds": BOX, "num_initial": 9, **SEARCH}
+    usual |= {"conditions": [1]} if name == "worst" else {"bounds": None} if name == "candidates" else {}
+    for value in WRONG:
+        try:
+            suggest(**usual | {name: value})
+        except ValueError as error:
+            assert name in str(error) or "columns have names" in str(error) or "no setting" in str(error)  # noqa: PT017
+
+
+def test_numbers_and_truths_of_numpy_are_numbers_and_truths():
+    X = designs()
+    plain = suggest(X, f(X), bounds=BOX, q=2, **SEARCH)
+    kinds = {"q": 2.0, "seed": np.int64(0), "trial": np.float64(12), "maximize": np.True_}
+    assert torch.equal(suggest(X, f(X), bounds=BOX, **kinds, **SEARCH).X, plain.X)
+    assert torch.equal(suggest(X, f(X), bounds=BOX, q=2, maximize=torch.tensor([True]), **SEARCH).X, plain.X)
