@@ -26,6 +26,7 @@ from bo_robust.tables.labels import ask_about_labels, recipes
 from bo_robust.tables.left_out import BATCH, left_out
 from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums
 from bo_robust.tables.questions import Question, ask_all
+from bo_robust.tables.readings import notes_on_readings
 from bo_robust.tables.relations import Relation, relations
 from bo_robust.tables.table import Table, read_table
 
@@ -188,6 +189,11 @@ class Campaign:
         excesses = [[_excess(values[name][i], sign, limit) for name, sign, limit in self.required] for i in self.read]
         self.Y = np.array(readings, dtype=float).reshape(len(self.read), len(self.objectives))
         self.C = np.array(excesses, dtype=float).reshape(len(self.read), len(self.required))
+        for name in self.outcomes:
+            there = [(value, i) for i in self.read if (value := values[name][i]) is not None]
+            where, designs = [self.results.lines[i] for _, i in there], [tuple(self.X[i]) for _, i in there]
+            limited = f"{name}=" in " ".join(self.options.limits) or self.limits != [None] * len(self.limits)
+            self.notes += notes_on_readings(self.titles[name], [y for y, _ in there], where, designs, limited)
         for i, x in enumerate(self.X):
             for column, value in zip(self.columns, x, strict=True):
                 if math.isnan(value) and (i in self.read or not column.observed):

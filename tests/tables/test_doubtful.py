@@ -102,3 +102,37 @@ def test_nothing_is_proposed_beyond_the_others(write, capsys):
     out, err = capsys.readouterr()
     assert all(50.0 <= float(line.split(",")[0]) <= 120.0 for line in out.splitlines()[1:])
     assert "Recommended now: row 9" not in err
+
+
+PERCENTS = [15.9, 9.6, 0.4, 3.7, 7.7, 47.2, 7.1, 0.2, 8.6, 0.8, 30.1, 20.7, 2.9, 23.7, 20.5, 7.6, 27.0, 19.5]
+
+
+def notes(read, readings, *options):
+    columns = table(4) | {"yield": np.array(readings, dtype=object)}
+    return read(columns, *options).notes
+
+
+def test_fractions_among_percents_are_said(read):
+    mixed = [*PERCENTS[:12], *(round(y / 100, 4) for y in PERCENTS[12:])]
+    assert notes(read, mixed) == ["Rows 14 to 19 look like fractions: times 100, they are among the others of yield."]
+    assert notes(read, PERCENTS) == []
+
+
+@pytest.mark.parametrize("digits", [".3g", ".1f", ".0f", ".6f"])
+@pytest.mark.parametrize("skew", [0.5, 1.0, 2.0])
+def test_skewed_percents_are_not_fractions(read, digits, skew):
+    for seed in range(5):
+        skewed = np.minimum(np.exp(np.random.default_rng(seed).normal(1.5, skew, 18)), 100.0)
+        assert not any("fractions" in line for line in notes(read, [f"{y:{digits}}" for y in skewed]))
+
+
+def test_a_stuck_sensor_is_said(read):
+    stuck = [*PERCENTS[:6], 7.1, 7.1, 7.1, *PERCENTS[9:]]
+    assert notes(read, stuck) == ["Rows 8 to 10: yield is 7.1 at different designs; is the sensor stuck?"]
+    assert notes(read, [*PERCENTS[:6], 0, 0, 0, *PERCENTS[9:]]) == []
+
+
+def test_a_reading_above_100_percent_asks_for_limits_once(read):
+    above = [*PERCENTS[:6], 710, *PERCENTS[7:]]
+    assert notes(read, above) == ["Row 8: yield is above 100; say --limits yield=0:100 if nothing above 100 can be."]
+    assert notes(read, above, "--limits", "yield=0:100") == []
