@@ -104,6 +104,7 @@ def is_date(cell: str) -> bool:
     return DATE.fullmatch(cell.translate(WIDE).strip()) is not None
 
 
+@lru_cache(maxsize=1 << 16)
 def is_pending(cell: str) -> bool:
     return cell.translate(WIDE).lower() in PENDING
 

@@ -35,18 +35,19 @@ def unclear(name: str, cells: Sequence[str]) -> Question | None:
     """What to ask about a column whose kind nobody says, by the forms of its cells; None where they are clear."""
     if kind_of(name, cells, ColumnOptions()).has_form:
         return None
-    days = [c for c in cells if DAY.fullmatch(c) or (is_date(c) and ":" not in c and not c.isdigit())]
-    scattered = len(list(groupby(cells))) > len(set(cells))  # dates come in blocks
-    unsure = [cell for cell in cells if UNSURE.fullmatch(cell)]
+    each = list(dict.fromkeys(cells))
+    days = [c for c in each if DAY.fullmatch(c) or (is_date(c) and ":" not in c and not c.isdigit())]
+    scattered = len(list(groupby(cells))) > len(each)  # dates come in blocks
+    unsure = [cell for cell in each if UNSURE.fullmatch(cell)]
     kind = "--categorical"
-    if cells and all(map(TIMES.fullmatch, cells)) and len(set(cells)) < len(cells):
+    if each and all(map(TIMES.fullmatch, each)) and len(each) < len(cells):
         what = f"may hold ratios or times such as {cells[0]} (write times as numbers of hours or minutes)"
         kind = "--ratio"
-    elif days and (len(days) < len(cells) or (scattered and not NAMED_DATE.search(name))):
+    elif days and (len(days) < len(each) or (scattered and not NAMED_DATE.search(name))):
         what = f"has {days[0]!r}, maybe a level such as 1-2 that Excel made a date (type it as text, '1-2)"
-    elif ditto := [cell for cell in cells if DITTO.fullmatch(cell)]:
+    elif ditto := [cell for cell in each if DITTO.fullmatch(cell)]:
         what = f"has {ditto[0]!r}, which is no value (write what it repeats into each row)"
-    elif unsure and all(written(cell) is None for cell in cells):
+    elif unsure and not any(map(written, each)):
         what = f"has {unsure[0]!r}, which is no number (write one number in each cell)"
     else:
         return None
