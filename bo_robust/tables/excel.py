@@ -140,6 +140,6 @@ def _say_hidden(sheet: Any, grid: Grid, notes: list[str]) -> None:
     hidden = [f"row {i}" for i, row in enumerate(grid, 1) if any(row) and sheet.row_dimensions[i].hidden]
     for first in (one for one in sheet.column_dimensions.values() if one.hidden):
         columns = range(first.min, min(first.max, sheet.max_column) + 1)
-        hidden += [f"column {sheet.cell(1, i).column_letter}" for i in columns if any(row[i - 1] for row in grid)]
+        hidden += [f"column {sheet.cell(1, i).coordinate[:-1]}" for i in columns if any(row[i - 1] for row in grid)]
     if hidden:
         notes.append(f"Hidden, but read: {', '.join(hidden)}.")

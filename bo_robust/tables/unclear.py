@@ -29,6 +29,7 @@ ROLE = re.compile(
     r"|溶[媒剂]|[触催][媒化]|[酸碱]|塩基|配[位体]",
     re.IGNORECASE,
 )
+OF_ROWS = re.compile(r"\b(id|label|sample|code|who|by|operator|entry|ref|eln|comment|remark|note|recipe)s?\b", re.I)
 
 
 def unclear(name: str, cells: Sequence[str]) -> Question | None:
@@ -56,14 +57,15 @@ def unclear(name: str, cells: Sequence[str]) -> Question | None:
 
 def is_screen(name: str, cells: Sequence[str]) -> bool | Question:
     """Whether texts that most rows have for themselves are levels of a screen, and no names or remarks of rows."""
-    if ROLE.search(name):
+    words = name.replace("_", " ")
+    forms = Counter(re.sub(r"\d+", "0", cell) for cell in cells)
+    numbered = any("0" in form and 2 * count > len(cells) for form, count in forms.items())  # as cat-1, cat-2
+    sentences = any(len(cell.split()) > 3 for cell in cells)
+    role = ROLE.search(words) is not None
+    if OF_ROWS.search(words) or (not role and (numbered or sentences or "name" in words.casefold())):
+        return False
+    if role and not numbered:
         return True
-    forms = Counter(re.sub(r"\d+", "0", cell) for cell in cells)  # of numbered names
-    numbered = any("0" in form and 2 * count > len(cells) for form, count in forms.items())
-    if numbered or any(len(cell.split()) > 3 for cell in cells):
-        return False
-    if re.search(r"\b(id|name|label|sample|who|by|operator|entry|ref|eln|comment|remark|note|recipe)s?\b", name, re.I):
-        return False
     what = f"{name!r} has a text of its own in most rows, such as {cells[0]!r}: a factor of a screen, or names of rows"
     return Question(what, (f"--categorical {word(name)}", f"--ignore {word(name)}"))
 

@@ -187,7 +187,11 @@ def test_the_kind_of_a_named_parameter_is_asked_where_it_is_unclear(campaign):
 def test_a_screen_of_solvents_is_a_category(campaign):
     cells = ["DMF", "2-MeTHF", "1,4-dioxane", "NMP", "THF", "CPME", "EtOAc", "water"]
     assert names(campaign(with_column("Solvent", cells))) == {*ALL, "Solvent"}
-    assert names(campaign(with_column("entry", cells))) == ALL
+    assert names(campaign(with_column("solvent_name", cells))) == {*ALL, "solvent_name"}
+    for name in ("entry", "name", "solvent id"):
+        assert names(campaign(with_column(name, cells))) == ALL
+    with pytest.raises(TableError, match="'ligand' has a text of its own in most rows, such as 'C-1'"):
+        campaign(with_column("ligand", [f"C-{i}" for i in range(1, 9)]))
 
 
 @pytest.mark.parametrize(
