@@ -21,8 +21,8 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
-from torch import Tensor
 
+from bo_robust.proposals.frames import SUMS
 from bo_robust.proposals.inputs import Search, Space
 from bo_robust.proposals.methods import DEFAULT, choose
 from bo_robust.proposals.outcomes import Data
@@ -36,6 +36,8 @@ __all__ = ["Recommendation", "RobustSampler"]
 
 # Arguments of the search; others are of the method.
 SEARCH = tuple(field.name for field in fields(Search))
+# What Optuna cannot express.
+ELSEWHERE = ("v-ucb", "conditions", *SUMS)
 # Attribute of a trial in the storage: its parameters, before the objective asks for them.
 PROPOSED = "bo_robust:proposed"
 _one_proposal_at_a_time = threading.Lock()
@@ -94,9 +96,9 @@ class RobustSampler(BaseSampler):
     ) -> None:
         for name in {"minimize", "maximize"} & set(settings):
             raise ValueError(f"{name} is the direction of the Optuna study; give create_study direction='{name}'.")
-        if method == "v-ucb":
-            hint = "call bo_robust.suggest(..., conditions=...), or take Ax and generation_strategy('v-ucb', ...)"
-            raise ValueError(f"v-ucb is not in Optuna, which has no word for a parameter that is observed: {hint}.")
+        for name in (name for name in (method, *settings) if name in ELSEWHERE):
+            hint = "call bo_robust.suggest, or take Ax (generation_strategy('v-ucb', ...), parameter_constraints)"
+            raise ValueError(f"{name} is not in Optuna, which knows no sums of parameters or observed ones: {hint}.")
         check_count(0, seed=0 if seed is None else seed)
         self._search = {name: value for name, value in settings.items() if name in SEARCH}
         Search(**self._search)  # raises
@@ -179,13 +181,22 @@ class RobustSampler(BaseSampler):
         """
         return self._trials(study, "held")
 
+    def slips(self, study: Study) -> list[tuple[str, list[FrozenTrial]]]:
+        """Return what may have happened to values that are flagged or held: a kind of :class:`Slip`, and its trials."""
+        completed, found = self._analysed(study)
+        return [] if found is None else [(one.kind, [completed[row] for row in one.rows]) for one in found.slips]
+
     def _trials(self, study: Study, which: str) -> list[FrozenTrial]:
+        completed, found = self._analysed(study)
+        rows = [] if found is None else getattr(found, which).nonzero().flatten().tolist()
+        return [completed[row] for row in rows]
+
+    def _analysed(self, study: Study) -> tuple[list[FrozenTrial], Suggestion | None]:
+        """The completed trials, and what :func:`suggest` says of them, where there is something to say."""
         search_space = self.infer_relative_search_space(study)
         history = _History(study, search_space)
-        if not (search_space and history.completed):
-            return []
-        rows: Tensor = getattr(self._suggest(study, history, q=0), which)
-        return [history.completed[row] for row in rows.nonzero().flatten().tolist()]
+        some = search_space and history.completed
+        return history.completed, self._suggest(study, history, q=0) if some else None
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution

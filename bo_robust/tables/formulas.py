@@ -45,12 +45,18 @@ class Formula(NamedTuple):
         return not parts.all() or (not self.powers and all(factor == -1.0 for factor in self.factors))
 
 
-def last_digit(values: np.ndarray) -> np.ndarray:
-    """The unit of the last digit of each number, in a column of so many decimals or so many digits."""
+def decimals(values: np.ndarray) -> np.ndarray:
+    """How many decimals each number has, at most nine."""
     needed = np.full(len(values), 9)
     for k in reversed(range(9)):
         scaled = np.nan_to_num(values) * 10.0**k
         needed[np.abs(scaled - scaled.round()) <= np.maximum(1e-6, 1e-12 * np.abs(scaled))] = k
+    return needed
+
+
+def last_digit(values: np.ndarray) -> np.ndarray:
+    """The unit of the last digit of each number, in a column of so many decimals or so many digits."""
+    needed = decimals(values)
     size = np.where(np.isfinite(values) & (values != 0.0), np.abs(values), 1.0)
     before = np.floor(np.log10(size) + 1e-12) + 1.0
     return np.maximum(10.0 ** -float(needed.max()), 10.0 ** (before - (before + needed).max()))

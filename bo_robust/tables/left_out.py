@@ -15,6 +15,7 @@ from bo_robust.tables.questions import Question
 from bo_robust.tables.table import Table
 from bo_robust.tables.unclear import about_blanks, is_grouped, is_screen, unclear
 
+BATCH = "a batch, as --batch says"
 WRONG = 0.05  # share of rows that may be wrong
 BLANK = "blank where it may have values"  # which is asked about
 FEW = 3  # rows that may repeat an outcome by accident
@@ -42,6 +43,7 @@ def left_out(
             ahead = name in before or all(other in reasons for other in before)
             reason = "not among --parameters" if options.parameters else _reason(name, results, listed, outcomes, ahead)
             reason = "as --ignore says" if name in options.ignored else reason
+            reason = BATCH if name == options.batch else reason
             if isinstance(reason, Question):
                 questions.append(reason)
                 asked[name] = reason.text

@@ -58,6 +58,7 @@ def column_options(options: argparse.Namespace, tables: Sequence[Table], constra
         levels=levels,
         steps=steps,
         constrained=constrained,
+        batch=None if options.batch is None else table.find(options.batch),
         conditions=names_in([*options.condition, *options.observe], [table]),
     )
 

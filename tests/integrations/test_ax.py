@@ -22,6 +22,7 @@ from bo_robust.integrations.ax import (
     generation_strategy,
     outlier_trials,
     recommend,
+    slips,
 )
 from bo_robust.proposals.methods import METHODS as DECLARED
 
@@ -270,6 +271,16 @@ def test_limits_of_a_metric_are_stored_and_named(tmp_path):
         run(make("robust", initial=2, outcome_limits={"yield": (0, 100)}), 3)
 
 
+def test_slips_have_the_trials_they_concern():
+    client = make("robust", initial=20)
+    for index in range(20):
+        _, p = ask(client)
+        client.complete_trial(trial_index=index, raw_data={"y": (10.0 if index == 9 else 1.0) * (5.0 + f(p))})
+    ask(client)
+    assert outlier_trials(client) == [9]
+    assert slips(client) == [("decimal point", [9])]
+
+
 def test_nothing_is_recommended_without_a_model_or_by_another_strategy():
     with pytest.raises(ValueError, match="no model yet: 0 of"):
         recommend(make("gp-ucb"))
@@ -419,6 +430,23 @@ def test_conditions_and_search_space_that_do_not_fit(parameters, message):
     run(client, 2)
     with pytest.raises(ValueError, match=message):
         ask(client)
+
+
+def test_sums_of_parameters_are_kept_and_have_no_conditions():
+    for constraint in ("x + w <= 1", "x + z <= 1"):
+        client = Client(random_seed=0)
+        client.configure_experiment(box(x=(0.0, 1.0), w=(0.0, 1.0), z=(0.0, 1.0)), parameter_constraints=[constraint])
+        client.configure_optimization(objective="y")
+        client.set_generation_strategy(generation_strategy("v-ucb", initial=2, **SEARCH, **METHODS["v-ucb"]))
+        run(client, 2)
+        if "z" in constraint:
+            with pytest.raises(ValueError, match="parameter_constraints of v-ucb cannot have conditions"):
+                ask(client)
+        else:
+            for _, p in (ask(client), ask(client)):
+                assert p["x"] + p["w"] <= 1.0 + 1e-6
+    with pytest.raises(ValueError, match=r"equality_constraints is not for Ax, .* parameter_constraints of"):
+        generation_strategy(equality_constraints=[])
 
 
 def test_the_wrong_sense_is_an_error():

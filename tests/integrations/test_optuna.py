@@ -190,6 +190,16 @@ def test_changed_bounds_are_modeled_once_a_trial_has_them(calls, before, now):
     assert 0.5 <= study.sampler.recommend(study).x["x"] <= 1.1
 
 
+def test_slips_have_the_trials_they_concern():
+    study, space = make("robust"), {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
+    for k in range(16):
+        x = 0.618 * k % 1.0
+        add(study, x, space, value=round(50.0 + 40.0 * math.sin(5.0 * x), 1) * (10.0 if k == 9 else 1.0))
+    assert [t.number for t in study.sampler.outlier_trials(study)] == [9]
+    ((kind, trials),) = study.sampler.slips(study)
+    assert (kind, [t.number for t in trials]) == ("decimal point", [9])
+
+
 @pytest.mark.parametrize(
     ("ranges", "modeled"),
     [
@@ -299,7 +309,11 @@ def two_objectives(method):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: RobustSampler("v-ucb"), "no word for a parameter that is observed: call"),
+        (lambda: RobustSampler("v-ucb"), "v-ucb is not in Optuna, .* observed ones: call"),
+        (
+            lambda: RobustSampler(equality_constraints=[]),
+            "equality_constraints is not in Optuna",
+        ),
         (lambda: RobustSampler(restart=3), r"robust has no setting 'restart'; did you mean 'restarts'"),
         (lambda: RobustSampler(sed=1), "'seed'"),
         (lambda: RobustSampler(maximize=True), "maximize is the direction"),

@@ -102,3 +102,23 @@ def test_nothing_is_proposed_beyond_the_others(write, capsys):
     out, err = capsys.readouterr()
     assert all(50.0 <= float(line.split(",")[0]) <= 120.0 for line in out.splitlines()[1:])
     assert "Recommended now: row 9" not in err
+
+
+PERCENTS = [15.9, 9.6, 0.4, 3.7, 7.7, 47.2, 7.1, 0.2, 8.6, 0.8, 30.1, 20.7, 2.9, 23.7, 20.5, 7.6, 27.0, 19.5]
+
+
+def notes(read, readings, *options):
+    columns = table(4) | {"yield": np.array(readings, dtype=object)}
+    return read(columns, *options).notes
+
+
+def test_a_stuck_sensor_is_said(read):
+    stuck = [*PERCENTS[:6], 7.1, 7.1, 7.1, *PERCENTS[9:]]
+    assert notes(read, stuck) == ["Rows 8 to 10: yield is 7.1 at different designs; is the sensor stuck?"]
+    assert notes(read, [*PERCENTS[:6], 0, 0, 0, *PERCENTS[9:]]) == []
+
+
+def test_a_reading_above_100_percent_asks_for_limits_once(read):
+    above = [*PERCENTS[:6], 710, *PERCENTS[7:]]
+    assert notes(read, above) == ["Row 8: yield is above 100; say --limits yield=0:100 if nothing above 100 can be."]
+    assert notes(read, above, "--limits", "yield=0:100") == []
