@@ -84,7 +84,7 @@ def about_blanks(table: Table, names: Sequence[str]) -> list[Question]:
         rows.setdefault(next(i for i, cell in enumerate(table.cells(name)) if is_pending(cell)), []).append(name)
     return [
         Question(
-            f"row {table.lines[row]} is blank in column {', '.join(map(repr, blank))} (write what is missing, or what "
+            f"row {table.lines[row]} is blank in {', '.join(map(repr, blank))} (write what is missing, or what "
             "the cell above means)",
             (f"--ignore {' '.join(map(word, blank))}",),
         )

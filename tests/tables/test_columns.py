@@ -162,11 +162,11 @@ def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, c
         (
             "solvent",
             ["DMF", "", "", "", "THF", "", "", ""],
-            "row 3 is blank in column 'solvent'",
+            "row 3 is blank in 'solvent'",
         ),
         ("solvent", ["DMF", '"', '"', '"', "THF", '"', '"', '"'], "'solvent' has '\"', which is no value"),
-        ("solvent", ["DMF", "-", "-", "-", "THF", "-", "-", "-"], "row 3 is blank in column 'solvent'"),
-        ("dose", [5, 10, "", "", "", "", "", ""], "row 4 is blank in column 'dose'"),
+        ("solvent", ["DMF", "-", "-", "-", "THF", "-", "-", "-"], "row 3 is blank in 'solvent'"),
+        ("dose", [5, 10, "", "", "", "", "", ""], "row 4 is blank in 'dose'"),
     ],
 )
 def test_what_can_mean_two_things_is_asked(campaign, name, cells, question):
@@ -211,7 +211,7 @@ def test_ratios_are_numbers(campaign, cells, first, printed):
 
 def test_half_a_row_is_refused_with_row_and_column(campaign):
     table = text() + "85,,-,\n"
-    with pytest.raises(TableError, match=r"row 10 is blank in column 'time', 'catalyst' \(write what is"):
+    with pytest.raises(TableError, match=r"row 10 is blank in 'time', 'catalyst' \(write what is"):
         campaign(table)
     with pytest.raises(TableError, match="row 10, column 'time' is blank: every design needs a value"):
         campaign(table, "--parameters", "temperature,time")
