@@ -19,7 +19,7 @@ from bo_robust.proposals.inputs import Space, numbers
 from bo_robust.proposals.outcomes import Data
 from bo_robust.proposals.space import among
 from bo_robust.tables.cells import FAILED, TableError, advice, is_pending, word, written
-from bo_robust.tables.columns import ColumnOptions, titled
+from bo_robust.tables.columns import Column, ColumnOptions, titled
 from bo_robust.tables.doubtful import doubtful
 from bo_robust.tables.kinds import column_of
 from bo_robust.tables.labels import ask_about_labels, recipes
@@ -31,7 +31,7 @@ from bo_robust.tables.relations import Relation, relations
 from bo_robust.tables.table import Table, read_table
 
 PARTS = 20.0  # times that difference, at least, is the range of each part
-SHAPING = ("bounds", "levels", "step", "sum", "where")  # options for proposals of any design
+SHAPING = ("bounds", "levels", "step", "fix", "sum", "where")  # options for proposals of any design
 
 
 class Campaign:
@@ -113,8 +113,25 @@ class Campaign:
         if not self.parameters:
             reasons = "".join(f"; {name}: {reason}" for name, reason in self.left_out.items())
             raise TableError(f"{self.results.path} has no parameter that varies{reasons}. Name some with --parameters.")
+        self.fixed = {
+            i: self._fixed(c, about.fixed[c.name]) for i, c in enumerate(self.columns) if c.name in about.fixed
+        }
         listed = [] if self.listed is None else self.listed.names
         self.identifiers = [name for name in self.left_out if name in listed and name not in about.ignored]
+
+    def _fixed(self, column: Column, text: str) -> float:
+        """The number of a cell that --fix gives; raises ``TableError`` where the column cannot have it."""
+        row = [text if name == column.name else "" for name in self.results.names]
+        try:
+            (code,) = column.codes(replace(self.results, rows=[row], lines=[0]))
+        except ValueError:  # no such category
+            code = math.nan
+        low, high = column.span
+        rounding = 1e-9 if column.grid else 1e-3  # of the range, to which values are printed
+        if not low <= code <= high or abs(column.on_grid(code) - code) > rounding * (high - low):
+            hint = "--bounds, --levels and --continuous say what it can be"
+            raise TableError(f"--fix {column.name}={text} is no value of {column}; {hint}.")
+        return column.on_grid(code)
 
     def _leave_out_rows(self, names: Sequence[str], about: ColumnOptions) -> None:
         """Leave out rows with a value of a parameter far from all others: neither read nor pending."""
@@ -215,6 +232,7 @@ class Campaign:
             bounds=np.array([column.span for column in self.columns]).T,
             categorical=categorical,
             discrete=discrete,
+            fixed=self.fixed,
             equality_constraints=[([place[n] for n in names], *rest) for names, *rest in self.equalities],
             inequality_constraints=[([place[n] for n in names], *rest) for names, *rest in self.inequalities],
             **observed,
@@ -276,6 +294,9 @@ class Campaign:
         line = f"{' '.join(goals)} Parameters: {', '.join(map(str, self.parameters))}."
         if self.conditions:
             line += f" Conditions: {', '.join(map(str, self.conditions))}."
+        if self.fixed:
+            kept = [f"{self.columns[i].name} = {self.columns[i].decode(x)}" for i, x in self.fixed.items()]
+            line += f" Fixed: {', '.join(kept)}."
         if self.left_out:
             line += f" Left out: {'; '.join(f'{name} ({reason})' for name, reason in self.left_out.items())}."
         notes = [note for table in self.tables for note in table.notes]

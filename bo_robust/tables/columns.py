@@ -20,14 +20,15 @@ class ColumnOptions:
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     steps: Mapping[str, float] = field(default_factory=dict)
+    fixed: Mapping[str, str] = field(default_factory=dict)
     constrained: Sequence[str] = ()
     conditions: Sequence[str] = ()
 
     @property
     def named(self) -> set[str]:
         """Columns that are parameters because the user names them."""
-        groups = (self.parameters, self.kinds, self.bounds, self.levels, self.steps, self.constrained, self.conditions)
-        return {name for group in groups for name in group}
+        groups = (self.parameters, self.kinds, self.bounds, self.levels, self.steps, self.fixed, self.constrained)
+        return {name for group in (*groups, self.conditions) for name in group}
 
 
 class Cell(NamedTuple):

@@ -278,6 +278,7 @@ def _parser() -> argparse.ArgumentParser:
         ("bounds", "COLUMN=LOW:HIGH", "range of a parameter; default: that of its column"),
         ("levels", "COLUMN=A,B,C", "all values of a parameter, untried ones included"),
         ("step", "COLUMN=NUMBER", "step of a parameter; default: the one that all its values keep"),
+        ("fix", "COLUMN=VALUE", "a value that proposals have"),
         ("limits", "[COLUMN=]LOW:HIGH", "values that an outcome can have; a reading beyond is flagged"),
         ("sum", "A,B,C=NUMBER", "a sum that proposals keep; 'none': also where all rows have one"),
         ("where", '"A + 2 B <= NUMBER"', "an inequality that proposals keep"),

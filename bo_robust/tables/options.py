@@ -26,6 +26,7 @@ Sum = tuple[list[str], list[float], float]  # names, factors and right-hand side
 def column_options(options: argparse.Namespace, tables: Sequence[Table], constrained: Sequence[str]) -> ColumnOptions:
     """The options about columns, where those in sums and inequalities are ``constrained``."""
     table, bounds, levels, steps = tables[0], {}, {}, {}
+    fixed = {table.find(name): value for name, value in (_assignment("--fix", text) for text in options.fix)}
     for text in options.bounds:
         name, ends = _assignment("--bounds", text)
         low, colon, high = ends.partition(":")
@@ -57,6 +58,7 @@ def column_options(options: argparse.Namespace, tables: Sequence[Table], constra
         bounds=bounds,
         levels=levels,
         steps=steps,
+        fixed=fixed,
         constrained=constrained,
         conditions=names_in([*options.condition, *options.observe], [table]),
     )

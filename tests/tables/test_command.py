@@ -482,3 +482,17 @@ def test_a_file_of_designs_has_all_columns_of_the_readings(write, capsys, tmp_pa
     for existing in (str(new), path):
         assert call(path, "-o", existing) == 2
         assert capsys.readouterr().err.endswith("exists, and is not written over; name another file behind -o.\n")
+
+
+def test_a_fixed_value_is_kept(write, capsys):
+    path = write(rows())
+    assert call(path, "-n", "3", "--fix", "temperature=80", "--fix", "solvent=water") == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1:] == ["80,water"]  # the only design that is left
+    assert call(path, "-n", "3", "--fix", "solvent=DMF") == 0
+    out, err = capsys.readouterr()
+    assert all(line.endswith(",DMF") for line in out.splitlines()[1:])
+    assert "Fixed: solvent = DMF." in err
+    for wrong in ("temperature=900", "temperature=80.3", "solvent=toluene"):
+        assert call(path, "--fix", wrong) == 2
+        assert f"--fix {wrong} is no value of {wrong.split('=')[0]} (" in capsys.readouterr().err
