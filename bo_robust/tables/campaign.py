@@ -269,7 +269,7 @@ class Campaign:
     def cells_of(self, x: list[float]) -> dict[str, str]:
         """A design as the file writes it, behind what names it in the list, before what follows from it; by column."""
         names = [*self.identifiers, *(column.name for column in self.columns)]
-        known = {c.name: c.on_grid(v) if c.ordered else c.decode(v) for c, v in zip(self.columns, x, strict=True)}
+        known = {c.name: c.number(v) for c, v in zip(self.columns, x, strict=True)}
         values = {c.name: c.decode(c.on_grid(v)) for c, v in zip(self.columns, x, strict=True)}
         values |= self._written.get(tuple(x[: len(self.parameters)]), {})
         return {name: values[name] for name in names} | {one.name: one.cell(known) for one in self.carried}

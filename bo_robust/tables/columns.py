@@ -85,6 +85,15 @@ class Column(ABC):
         """A number rounded to a step that is too fine for a grid."""
         return value
 
+    def number(self, code: float) -> float | str:
+        """A number or a category as the file means it, where a search may see another one."""
+        return self.decode(code)
+
+    @property
+    def axis(self) -> str:
+        """What pictures call the numbers of this column."""
+        return self.title
+
     @property
     def notes(self) -> list[str]:
         """Lines about values that need a look."""

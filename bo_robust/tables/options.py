@@ -17,7 +17,7 @@ REQUIREMENT = re.compile(r"(?P<column>.+?)\s*(?P<sign>>=|<=|≥|≤|>|<)\s*(?P<l
 TERM = re.compile(r"\s*(?P<sign>[+-]?)\s*(?P<factor>\d[\d.,]*)?\s*\*?\s*")
 WITHOUT_EFFECT = [  # pairs of options for one column, beside those of two kinds
     *({"categorical", "bounds"}, {"categorical", "step"}),
-    *({"continuous", "step"}, {"continuous", "levels"}, {"levels", "step"}),
+    *({"log", "step"}, {"continuous", "step"}, {"continuous", "levels"}, {"levels", "step"}),
 ]
 
 Sum = tuple[list[str], list[float], float]  # names, factors and right-hand side

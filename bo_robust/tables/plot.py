@@ -52,7 +52,7 @@ def plot(found: Suggestion, campaign: Campaign, path: Path) -> None:
         for i, (axis, column) in enumerate(zip(axes[j, 1:], campaign.columns, strict=False)):
             _response(axis, models[j], campaign, found, j, i)
             _scatter(axis, np.array([campaign.X[row][i] for row in campaign.read]), y, out, campaign, limits)
-            axis.set(xlabel=column.title, ylabel=campaign.titles[name])
+            axis.set(xlabel=column.axis, ylabel=campaign.titles[name])
             if not column.ordered:
                 axis.set_xlim(-0.5, len(column.grid) - 0.5)
                 axis.set_xticks(column.grid, map(column.decode, column.grid), rotation=30, ha="right")

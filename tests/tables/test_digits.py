@@ -31,6 +31,8 @@ OPTIONS = {
     "fine steps": ColumnOptions(bounds={"x": (0.15, 9000.0)}, steps={"x": 0.1}),
     "continuous": ColumnOptions(kinds={"x": "continuous"}),
     "condition": ColumnOptions(conditions=["x"]),
+    "log": ColumnOptions(kinds={"x": "log"}),
+    "log, bounds": ColumnOptions(kinds={"x": "log"}, bounds={"x": (0.1234567891234, 9876.543219876)}),
 }
 
 
@@ -43,7 +45,7 @@ def table(cells, mark):
 @pytest.mark.parametrize("mark", [".", ","])
 @given(name=st.sampled_from(list(COLUMNS)), share=st.floats(0.0, 1.0))
 def test_a_printed_value_is_read_as_the_same(options, mark, name, share):
-    about = OPTIONS["given"] if name == "texts" else OPTIONS[options]
+    about = OPTIONS["given"] if name in ("texts", "below zero") else OPTIONS[options]
     read = table(COLUMNS[name], mark)
     column = column_of("x", [read], about)
     low, high = column.span
