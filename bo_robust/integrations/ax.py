@@ -53,6 +53,7 @@ from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, 
 from bo_robust.models.reward_units import rescaling_unit
 from bo_robust.models.verdict import reliable_model
 from bo_robust.proposals.core import SidedModel, recommendable, replicates
+from bo_robust.proposals.frames import SUMS
 from bo_robust.proposals.methods import DEFAULT, METHODS, choose
 from bo_robust.proposals.space import OneHotAcquisition
 from bo_robust.utils.input_checks import check_count, quoted
@@ -185,6 +186,10 @@ class RobustAcquisition(Acquisition):
 
         Points observed are left out until there is no other, and points pending until there is none but them.
         """
+        if self.chooses_conditions:
+            designs = len(digest.feature_names) - self.acqf.acqf.environment.appended
+            if any(int(columns.max()) >= designs for columns, *_ in options.get("inequality_constraints") or ()):
+                raise ValueError("parameter_constraints of v-ucb cannot have conditions, which nobody chooses.")
         avoided = self.X_observed, self.X_pending
         try:
             for self.X_observed, self.X_pending in (avoided, (None, avoided[1])):
@@ -356,6 +361,9 @@ def generation_strategy(
     Example:
         >>> client.set_generation_strategy(generation_strategy())
     """
+    for name in (name for name in ("conditions", *SUMS) if name in settings):
+        hint = "parameter_constraints of configure_experiment (no equalities: leave out the part that is the rest)"
+        raise ValueError(f"{name} is not for Ax, which has {hint}, and v-ucb with an environment for conditions.")
     check_count(1, initial=initial, num_restarts=num_restarts)
     check_count(num_restarts, raw_samples=raw_samples)
     check_count(0, seed=0 if seed is None else seed)

@@ -23,6 +23,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
+from bo_robust.proposals.frames import SUMS
 from bo_robust.proposals.inputs import Search, Space
 from bo_robust.proposals.methods import DEFAULT, choose
 from bo_robust.proposals.outcomes import Data
@@ -36,6 +37,8 @@ __all__ = ["Recommendation", "RobustSampler"]
 
 # Arguments of the search; others are of the method.
 SEARCH = tuple(field.name for field in fields(Search))
+# What Optuna cannot express.
+ELSEWHERE = ("v-ucb", "conditions", *SUMS)
 # Attribute of a trial in the storage: its parameters, before the objective asks for them.
 PROPOSED = "bo_robust:proposed"
 _one_proposal_at_a_time = threading.Lock()
@@ -94,9 +97,9 @@ class RobustSampler(BaseSampler):
     ) -> None:
         for name in {"minimize", "maximize"} & set(settings):
             raise ValueError(f"{name} is the direction of the Optuna study; give create_study direction='{name}'.")
-        if method == "v-ucb":
-            hint = "call bo_robust.suggest(..., conditions=...), or take Ax and generation_strategy('v-ucb', ...)"
-            raise ValueError(f"v-ucb is not in Optuna, which has no word for a parameter that is observed: {hint}.")
+        for name in (name for name in (method, *settings) if name in ELSEWHERE):
+            hint = "call bo_robust.suggest, or take Ax (generation_strategy('v-ucb', ...), parameter_constraints)"
+            raise ValueError(f"{name} is not in Optuna, which knows no sums of parameters or observed ones: {hint}.")
         check_count(0, seed=0 if seed is None else seed)
         self._search = {name: value for name, value in settings.items() if name in SEARCH}
         Search(**self._search)  # raises

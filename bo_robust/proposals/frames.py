@@ -110,7 +110,7 @@ def data_in_numbers(data: Any, columns: Columns | None) -> tuple[Any, Callable[[
 
 
 def has_names(x: Any) -> bool:
-    return isinstance(x, Mapping) or (hasattr(x, "columns") and hasattr(x, "to_numpy"))
+    return isinstance(x, Mapping) or (hasattr(x, "to_numpy") and hasattr(x, "columns"))
 
 
 def _levels(name: Any, values: Any) -> list[Any]:
@@ -129,7 +129,9 @@ def _numbers(argument: str, name: Any, values: Any, levels: list[Any] | None) ->
     numbers = []
     for value in np.asarray(values, dtype=object).ravel():
         if not _missing(value) and not (value in levels if levels else is_number(value) or value in truths):
-            lack = f"categorical[{name!r}] lacks; add it" if levels else "is no number; list values in `categorical`"
+            lack = (
+                f"categorical[{name!r}] lacks; add it" if levels else "is no number: leave it out, or use `categorical`"
+            )
             raise ValueError(f"{argument} has {quoted(value)} in column {name!r}, which {lack}.")
         numbers.append(math.nan if _missing(value) else float(levels.index(value) if levels else value))
     return torch.tensor(numbers, dtype=torch.float64)
@@ -143,6 +145,6 @@ def _in_order(argument: str, rows: Any, X: Any) -> Any:
     """Rows in the order of X by an index that both have; raises ``ValueError`` where it is another one."""
     if not (hasattr(X, "reindex") and hasattr(rows, "reindex")) or len(X) != len(rows) or rows.index.equals(X.index):
         return rows
-    if {*rows.index} != {*X.index}:
+    if {*rows.index} != {*X.index} or len({*X.index}) < len(X):
         raise ValueError(f"{argument} has another index than X; give both the same, or {argument}.to_numpy().")
-    return rows.reindex(X.index)  # raises, too
+    return rows.reindex(X.index)

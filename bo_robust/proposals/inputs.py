@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -60,7 +60,7 @@ class Space:
     conditions: Sequence[int] = ()
     worst: float = 0.1
     set_conditions: bool = True
-    columns: Columns | None = field(init=False, repr=False, default=None)
+    columns: Columns | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._list_iterators()
@@ -195,7 +195,10 @@ class Search:
 
 
 def listed(x: Any) -> Any:
-    return list(x) if isinstance(x, Iterable) and not isinstance(x, str) and getattr(x, "ndim", 1) != 0 else x
+    """A list of what can be iterated over, in an order that does not change, but for texts."""
+    if isinstance(x, str) or not isinstance(x, Iterable) or getattr(x, "ndim", 1) == 0:
+        return x
+    return sorted(x, key=repr) if isinstance(x, Set) else list(x)
 
 
 def rows_of(name: str, x: Any, d: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bo_robust.models.batch_effect import batch_numbers
 from bo_robust.models.reward_units import robust_units
+from bo_robust.models.robust.slips import Readings
 from bo_robust.models.training_data import checked_limits
 from bo_robust.proposals.inputs import listed, numbers
 from bo_robust.utils.input_checks import outside_package, quoted
@@ -74,6 +75,22 @@ class Outputs:
         if "batch" in options:
             options = options | {"batch": options["batch"][rows]}
         return rows, self.scaled[rows, j], options
+
+    def copies(self, X: Tensor) -> dict[int, int]:
+        """Rows whose design and observations, as people write them, occur just once before, with that row."""
+        every = torch.cat([X, self.scaled.nan_to_num(math.inf)], -1)
+        same = (every == every.unsqueeze(1)).all(-1)
+        pairs = {int(rows[-1]): int(rows[0]) for rows in (row.nonzero().flatten() for row in same) if len(rows) == 2}
+        texts = [
+            Readings(y.numpy(), option["reading_unit"]).texts for _, y, option in map(self.of, range(len(self.options)))
+        ]
+        return pairs if all(texts) else {}
+
+    def without(self, rows: Sequence[int]) -> Outputs:
+        """The outputs, as if these rows had not been observed."""
+        scaled = self.scaled.clone()
+        scaled[list(rows)] = math.nan
+        return replace(self, scaled=scaled)
 
     @classmethod
     def from_data(cls, data: Data, n: int, centered: bool) -> Outputs:

@@ -197,6 +197,7 @@ class SearchSpace:
         if self.candidates is not None:
             return self._best_of_list(acqf, device, observed)
         fixed = {i: float(self.axes[i].coordinate(torch.tensor(x, dtype=torch.float64))) for i, x in self.fixed.items()}
+        fixed |= {i: 0.0 for i, count in self.counts.items() if count == 1}
         search: dict[str, Any] = {"num_restarts": restarts, "raw_samples": raw_samples, "fixed_features": fixed or None}
         search |= self.constraints.scaled(self.axes, device)
         # Moves of one column cannot keep a sum: such columns are ranges in the search, and rounded after it.
@@ -233,7 +234,8 @@ class SearchSpace:
         self, acqf: Any, grids: dict[int, list[float]], device: Any, around_best: bool, search: dict[str, Any]
     ) -> Tensor:
         """Follow gradients in the ranges, in turn with steps of one column on a grid or of categories."""
-        ends, codes = self._cube(device), {i: [float(k) for k in range(count)] for i, count in self.counts.items()}
+        ends = self._cube(device)
+        codes = {i: [float(k) for k in range(count)] for i, count in self.counts.items() if count > 1}
         for i, grid in (grids | codes).items():
             ends[0, i], ends[1, i] = grid[0], grid[-1]
         search["options"] = {"init_batch_limit": BLOCK, **({} if around_best else {"num_spray_points": 0})}

@@ -23,7 +23,7 @@ from bo_robust.tables.columns import Column, ColumnOptions, titled
 from bo_robust.tables.doubtful import doubtful
 from bo_robust.tables.kinds import column_of
 from bo_robust.tables.labels import ask_about_labels, recipes
-from bo_robust.tables.left_out import left_out
+from bo_robust.tables.left_out import BATCH, left_out
 from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums
 from bo_robust.tables.questions import Question, ask_all
 from bo_robust.tables.readings import notes_on_readings
@@ -243,7 +243,28 @@ class Campaign:
         """What was measured."""
         measured, pending, failed = ([self.X[i] for i in rows] for rows in (self.read, self.pending, self.failed))
         constraints = self.C if self.required and self.read else None
-        return Data(np.array(measured), self.Y, self.maximize, constraints, self.limits, pending, failed)
+        return Data(np.array(measured), self.Y, self.maximize, constraints, self.limits, pending, failed, self.batch)
+
+    def leave_out_copies(self, pairs: Sequence[tuple[int, ...]]) -> None:
+        """Leave out the second reading of each pair of equal rows, places among those that were read."""
+        for row, copy in pairs:
+            lines = [self.results.lines[self.read[i]] for i in (row, copy)]
+            self.notes.append(f"Rows {lines[0]} and {lines[1]} are the same; is one a copy? They count as one reading.")
+        kept = [i for i in range(len(self.read)) if i not in {copy for _, copy in pairs}]
+        self.read, self.Y, self.C = [self.read[i] for i in kept], self.Y[kept], self.C[kept]
+        for name in ("data", "batch", "encoded", "keeps_limits"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def batch(self) -> list[str] | None:
+        """The batch of each reading, as it is written."""
+        if self.options.batch is None or not self.read:
+            return None
+        name = self.results.find(self.options.batch)
+        cells = self.results.cells(name)
+        if blank := [i for i in self.read if not cells[i]]:
+            raise TableError(f"{self.results.where(blank[0], name)} is blank: write a name of its own.")
+        return [cells[i] for i in self.read]
 
     @cached_property
     def encoded(self) -> Any:
@@ -297,8 +318,10 @@ class Campaign:
         if self.fixed:
             kept = [f"{self.columns[i].name} = {self.columns[i].decode(x)}" for i, x in self.fixed.items()]
             line += f" Fixed: {', '.join(kept)}."
-        if self.left_out:
-            line += f" Left out: {'; '.join(f'{name} ({reason})' for name, reason in self.left_out.items())}."
+        if self.batch is not None:
+            line += f" Batches: {len(set(self.batch))} of {self.options.batch}; readings of one share a deviation."
+        apart = [f"{name} ({reason})" for name, reason in self.left_out.items() if reason != BATCH]
+        line += f" Left out: {'; '.join(apart)}." if apart else ""
         notes = [note for table in self.tables for note in table.notes]
         looks = [note for column in self.columns for note in column.notes]
         return [line, *notes, *self.mixture, *looks, *self.doubtful.values(), *self.notes, self.summary()]

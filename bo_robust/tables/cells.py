@@ -9,13 +9,9 @@ from functools import lru_cache
 
 PENDING = ("", "-", "–", "—", "n/a", "na", "#n/a", "#na", "nan", "pending", "tbd")
 FAILED = "failed"
-SPACES = str.maketrans(dict.fromkeys("\u00a0\u2007\u2009\u202f", " ") | {"\u2212": "-"})
-# Forms of letters, digits and signs as East Asian keyboards write them.
-WIDE = (
-    SPACES
-    | {0xFF00 + i: 0x20 + i for i in range(1, 0x5F)}
-    | str.maketrans({"\u3000": " ", "℃": "°C", "℉": "°F", "µ": "μ"})
-)
+SPACES = str.maketrans(dict.fromkeys("\u00a0\u2007\u2009\u202f\n\r", " ") | {"\u2212": "-"})
+SIGNS = str.maketrans({"\u3000": " ", "℃": "°C", "℉": "°F", "µ": "μ"})
+WIDE = SPACES | SIGNS | {0xFF00 + i: 0x20 + i for i in range(1, 0x5F)}  # as East Asian keyboards write them
 RAISED = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789")
 POWER = re.compile(
     r"(?:(?P<factor>\d)\s*[·×xX*⋅]\s*|(?<![\d.,]))10(?:\s*(?:\^|\*\*)\s*\(?(?P<plain>[+-]?\d+)\)?|(?P<raised>[⁺⁻⁰-⁹¹²³]+))"

@@ -23,6 +23,7 @@ class ColumnOptions:
     fixed: Mapping[str, str] = field(default_factory=dict)
     constrained: Sequence[str] = ()
     conditions: Sequence[str] = ()
+    batch: str | None = None
 
     @property
     def named(self) -> set[str]:

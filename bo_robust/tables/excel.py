@@ -81,11 +81,7 @@ def _shown(path: Path, cell: Any, formulas: set[str]) -> str:
     if isinstance(value, datetime.timedelta):
         minutes, seconds = divmod(round(value.total_seconds()), 60)
         return f"{minutes // 60}:{minutes % 60:02d}" + (f":{seconds:02d}" if seconds else "")
-    return (
-        re.sub(" 00:00:00$", "", str(value))
-        if isinstance(value, datetime.date)
-        else str(value).translate(SPACES).strip()
-    )
+    return str(value).removesuffix(" 00:00:00").translate(SPACES).strip()
 
 
 def _sign(value: float) -> int:
@@ -141,14 +137,9 @@ def _fill_merged(sheet: Any, grid: Grid, notes: list[str]) -> None:
 
 
 def _say_hidden(sheet: Any, grid: Grid, notes: list[str]) -> None:
-    from openpyxl.utils import get_column_letter
-
-    rows = [
-        i for i, row in enumerate(grid, 1) if any(row) and i in sheet.row_dimensions and sheet.row_dimensions[i].hidden
-    ]
-    spans = [range(one.min - 1, one.max) for one in sheet.column_dimensions.values() if one.hidden]
-    columns = [i for i in range(sheet.max_column) if any(i in span for span in spans) and any(row[i] for row in grid)]
-    for what, hidden in (("Row", list(map(str, rows))), ("Column", [get_column_letter(i + 1) for i in columns])):
-        if hidden:
-            are = f"{what} {hidden[0]} is" if len(hidden) == 1 else f"{what}s {', '.join(hidden)} are"
-            notes.append(f"{are} hidden, and read all the same.")
+    hidden = [f"row {i}" for i, row in enumerate(grid, 1) if any(row) and sheet.row_dimensions[i].hidden]
+    for first in (one for one in sheet.column_dimensions.values() if one.hidden):
+        columns = range(first.min, min(first.max, sheet.max_column) + 1)
+        hidden += [f"column {sheet.cell(1, i).column_letter}" for i in columns if any(row[i - 1] for row in grid)]
+    if hidden:
+        notes.append(f"Hidden, but read: {', '.join(hidden)}.")

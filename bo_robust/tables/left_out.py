@@ -15,6 +15,7 @@ from bo_robust.tables.questions import Question
 from bo_robust.tables.table import Table
 from bo_robust.tables.unclear import about_blanks, is_grouped, is_screen, unclear
 
+BATCH = "a batch, as --batch says"
 WRONG = 0.05  # share of rows that may be wrong
 BLANK = "blank where it may have values"  # which is asked about
 FEW = 3  # rows that may repeat an outcome by accident
@@ -28,9 +29,12 @@ IDENTIFIER = re.compile(
 def left_out(
     results: Table, listed: Table | None, outcomes: Sequence[str], options: ColumnOptions, questions: list[Question]
 ) -> dict[str, str]:
-    """Columns that are neither parameters nor outcomes, each with the reason; adds ``questions`` where in doubt."""
+    """Columns that are neither parameters nor outcomes, each with the reason; adds ``questions`` where in doubt.
+
+    Nothing else is looked for in columns that are asked about.
+    """
     reasons: dict[str, str] = {}
-    blank: list[str] = []
+    asked: dict[str, str] = {}
     source = results if listed is None else listed
     for name in dict.fromkeys([*source.names, *results.names]):
         if name not in outcomes and name not in options.named:
@@ -39,14 +43,20 @@ def left_out(
             ahead = name in before or all(other in reasons for other in before)
             reason = "not among --parameters" if options.parameters else _reason(name, results, listed, outcomes, ahead)
             reason = "as --ignore says" if name in options.ignored else reason
+            reason = BATCH if name == options.batch else reason
             if isinstance(reason, Question):
                 questions.append(reason)
-            elif reason == BLANK:
-                blank.append(name)
+                asked[name] = reason.text
             elif reason:
-                reasons[name] = reason
-    questions += [*about_blanks(results, blank), *_about_sides(results, outcomes, reasons, options)]
-    return reasons
+                (asked if reason == BLANK else reasons)[name] = reason
+    kinds = {*options.kinds, *options.bounds, *options.levels, *options.steps}
+    for name in (name for name in source.names if name in options.named - kinds):
+        if question := unclear(name, [cell for cell in source.cells(name) if not is_pending(cell)]):
+            questions.append(question)
+            asked[name] = question.text
+    questions += about_blanks(results, [name for name, reason in asked.items() if reason == BLANK])
+    questions += _about_sides(results, outcomes, reasons, options)
+    return reasons | asked
 
 
 def _reason(
@@ -62,7 +72,7 @@ def _reason(
     pending = _is_blank_where_pending(results, name, outcomes, words)
     sparse = 2 * len(filled) < len(cells)
     names_rows = free and all(_names_rows(table, name) for table in tables)
-    question = unclear(name, filled) if free and ahead else None
+    question = unclear(name, filled) if ahead else None
     screen = names_rows and ahead and listed is None and is_screen(name, filled)
     rules: tuple[tuple[object, str | Question], ...] = (
         (not filled, f"no value yet; --bounds {bounds} or --levels {levels} makes it a parameter"),

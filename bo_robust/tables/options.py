@@ -60,6 +60,7 @@ def column_options(options: argparse.Namespace, tables: Sequence[Table], constra
         steps=steps,
         fixed=fixed,
         constrained=constrained,
+        batch=None if options.batch is None else table.find(options.batch),
         conditions=names_in([*options.condition, *options.observe], [table]),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,13 @@ from botorch.cross_validation import efficient_loo_cv
 
 from bo_robust.models.verdict import predict
 from bo_robust.tables.cells import TableError
+from bo_robust.utils.input_checks import shortened
 
 ACROSS = 5  # panels side by side, at most
 POINTS = 61  # of a curve
+LETTERS, LEVEL_LETTERS = 28, 16  # of a title, of a category
+ROWS = 4  # that a text beside them names
+NEAR = np.array([0.3, 0.1])  # of a panel, within which texts overlap
 
 if TYPE_CHECKING:
     from bo_robust.proposals.suggest import Suggestion
@@ -27,11 +32,45 @@ def plot(found: Suggestion, campaign: Campaign, path: Path) -> None:
     ``ImportError`` without Matplotlib.
     """
     try:
-        from matplotlib.figure import Figure
+        from matplotlib import rc_context
     except ImportError:
         raise ImportError("--plot draws with Matplotlib: pip install matplotlib.") from None
     if found.model is None:
         raise TableError("there is no reading yet, so --plot draws nothing.")
+    labels, families = _labels(campaign)
+    with rc_context({"font.family": families, "text.parse_math": False}):  # a dollar is money
+        _figure(found, campaign, labels).savefig(path, dpi=120)
+
+
+def _labels(campaign: Campaign) -> tuple[dict[str, str], list[str]]:
+    """What is written for titles and categories, and the fonts that have its letters.
+
+    Long texts are shortened. Where no font has a letter the title has the number of its column.
+    """
+    from matplotlib import font_manager, ft2font, rcParams
+
+    places = {name: f" (column {place})" for place, name in enumerate(campaign.results.names, 1)}
+    texts = {campaign.titles[name]: places[name] for name in campaign.objectives}
+    texts |= {column.axis: places[column.name] for column in campaign.columns}
+    texts |= {column.decode(x): "" for column in campaign.columns if not column.ordered for x in column.grid}
+    families, missing = list(rcParams["font.family"]), {ord(letter) for letter in "".join(texts)}
+    for font in sorted(font_manager.fontManager.ttflist, key=lambda font: font.name != "DejaVu Sans"):
+        if missing and not font.name.startswith("Last Resort"):  # which has a box for every letter
+            letters = missing & ft2font.FT2Font(font.fname).get_charmap().keys()
+            families, missing = families + [font.name] * bool(letters), missing - letters
+    labels: dict[str, str] = {}
+    for text, place in texts.items():
+        most = LETTERS if place else LEVEL_LETTERS
+        label = shortened(text.translate(dict.fromkeys(missing, "?")), most)
+        label += place * any(ord(letter) in missing for letter in text)
+        alike = list(labels.values()).count(label)
+        labels[text] = f"{label} [{alike + 1}]" if alike else label
+    return labels, families
+
+
+def _figure(found: Suggestion, campaign: Campaign, labels: Mapping[str, str]) -> Any:
+    from matplotlib.figure import Figure
+
     models: Any = getattr(found.model, "models", [found.model])
     goals, panels = campaign.objectives, 1 + len(campaign.columns)
     rows = -(-panels // ACROSS)
@@ -48,17 +87,19 @@ def plot(found: Suggestion, campaign: Campaign, path: Path) -> None:
         predicted[~out] = left_out[~out]
         _scatter(axes[j, 0], predicted, y, out, campaign, limits)
         axes[j, 0].plot(limits, limits, "-", color="0.7", zorder=0)
-        axes[j, 0].set(xlabel="predicted from all other readings", ylabel=campaign.titles[name], xlim=limits)
+        axes[j, 0].set(xlabel="predicted from all other readings", ylabel=labels[campaign.titles[name]], xlim=limits)
         for i, (axis, column) in enumerate(zip(axes[j, 1:], campaign.columns, strict=False)):
             _response(axis, models[j], campaign, found, j, i)
             _scatter(axis, np.array([campaign.X[row][i] for row in campaign.read]), y, out, campaign, limits)
-            axis.set(xlabel=column.axis, ylabel=campaign.titles[name])
+            axis.set(xlabel=labels[column.axis], ylabel=labels[campaign.titles[name]])
             if not column.ordered:
                 axis.set_xlim(-0.5, len(column.grid) - 0.5)
-                axis.set_xticks(column.grid, map(column.decode, column.grid), rotation=30, ha="right")
+                axis.set_xticks(
+                    column.grid, [labels[column.decode(x)] for x in column.grid], rotation=30, ha="right", fontsize=8
+                )
         for axis in axes[j, panels:]:
             figure.delaxes(axis)
-    figure.savefig(path, dpi=120)
+    return figure
 
 
 def _left_out(model: Any) -> Any:
@@ -130,10 +171,17 @@ def _scatter(axis: Any, x: Any, y: Any, out: Any, campaign: Campaign, limits: tu
     for far, mark in ((y > limits[1], "^"), (y < limits[0], "v"), ((y >= limits[0]) & (y <= limits[1]), "x")):
         if (out & far).any():  # an empty line that is not clipped spoils the layout
             axis.plot(x[out & far], inside[out & far], mark, color="tab:red", markersize=7, clip_on=False)
-    for place in np.flatnonzero(out):
-        text = f"row {campaign.results.lines[campaign.read[place]]}: {y[place]:g}"
-        side, shift = ("right", -6) if x[place] > 0.5 * (np.min(x) + np.max(x)) else ("left", 6)
-        at = (x[place], inside[place])
-        note = axis.annotate(text, at, (shift, -10), textcoords="offset points", fontsize=8, ha=side)
+    sizes = np.array([np.ptp(x), limits[1] - limits[0]])
+    groups: list[tuple[Any, list[str]]] = []  # of rows whose texts would overlap
+    for row in np.flatnonzero(out):
+        at = np.array([x[row], inside[row]])
+        near = [texts for other, texts in groups if (np.abs(at - other) <= NEAR * sizes).all()] or [[]]
+        groups += [(at, near[0])] * (not near[0])
+        near[0].append(f"row {campaign.results.lines[campaign.read[row]]}: {y[row]:g}")
+    for at, texts in groups:
+        side, shift = ("right", -6) if at[0] > 0.5 * (np.min(x) + np.max(x)) else ("left", 6)
+        text = "\n".join([*texts[:ROWS], *[f"and {len(texts) - ROWS} more"] * (len(texts) > ROWS)])
+        place: dict[str, Any] = {"ha": side, "va": "top" if at[1] > sum(limits) / 2.0 else "bottom"}
+        note = axis.annotate(text, at, (shift, 0), textcoords="offset points", fontsize=8, **place)
         note.set_in_layout(False)
     axis.set_ylim(limits)

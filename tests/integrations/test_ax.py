@@ -421,6 +421,23 @@ def test_conditions_and_search_space_that_do_not_fit(parameters, message):
         ask(client)
 
 
+def test_sums_of_parameters_are_kept_and_have_no_conditions():
+    for constraint in ("x + w <= 1", "x + z <= 1"):
+        client = Client(random_seed=0)
+        client.configure_experiment(box(x=(0.0, 1.0), w=(0.0, 1.0), z=(0.0, 1.0)), parameter_constraints=[constraint])
+        client.configure_optimization(objective="y")
+        client.set_generation_strategy(generation_strategy("v-ucb", initial=2, **SEARCH, **METHODS["v-ucb"]))
+        run(client, 2)
+        if "z" in constraint:
+            with pytest.raises(ValueError, match="parameter_constraints of v-ucb cannot have conditions"):
+                ask(client)
+        else:
+            for _, p in (ask(client), ask(client)):
+                assert p["x"] + p["w"] <= 1.0 + 1e-6
+    with pytest.raises(ValueError, match=r"equality_constraints is not for Ax, .* parameter_constraints of"):
+        generation_strategy(equality_constraints=[])
+
+
 def test_the_wrong_sense_is_an_error():
     client = make("he-gp-ucb", "-y", maximize=True, initial=2)
     run(client, 2, -1.0)

@@ -299,7 +299,11 @@ def two_objectives(method):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: RobustSampler("v-ucb"), "no word for a parameter that is observed: call"),
+        (lambda: RobustSampler("v-ucb"), "v-ucb is not in Optuna, .* observed ones: call"),
+        (
+            lambda: RobustSampler(equality_constraints=[]),
+            "equality_constraints is not in Optuna",
+        ),
         (lambda: RobustSampler(restart=3), r"robust has no setting 'restart'; did you mean 'restarts'"),
         (lambda: RobustSampler(sed=1), "'seed'"),
         (lambda: RobustSampler(maximize=True), "maximize is the direction"),

@@ -27,8 +27,9 @@ def test_readings_are_matched_by_their_index():
     one, other = (suggest(X, y, bounds=BOUNDS, categorical=BASES, **SEARCH) for y in (Y, Y.iloc[::-1]))
     pd.testing.assert_frame_equal(one.X, other.X)
     assert one.best == other.best
-    with pytest.raises(ValueError, match="Y has another index than X"):
-        suggest(X, Y.set_axis(range(1, 7)), bounds=BOUNDS, categorical=BASES)
+    for index in (range(1, 7), [0, 0, 1, 2, 3, 4]):
+        with pytest.raises(ValueError, match="Y has another index than X"):
+            suggest(X, Y.set_axis(index), bounds=BOUNDS, categorical=BASES)
     suggest(X, Y.set_axis(range(1, 7)).to_numpy(), bounds=BOUNDS, categorical=BASES, q=0)
 
 
@@ -46,6 +47,16 @@ def test_texts_go_in_and_come_out():
     assert suggest(data, space=Space(**space), **SEARCH).X.shape == (1, 3)
     before = suggest(X[:0], Y[:0], q=8, **space).X
     assert set(before["base"]) == {"A", "B", "C"}
+
+
+def test_a_set_of_categories_and_a_single_one_are_some():
+    listed, as_set = (
+        suggest(X, Y, bounds=BOUNDS, categorical={"base": values}, **SEARCH).X
+        for values in (["A", "B", "C"], set("CBA"))
+    )
+    pd.testing.assert_frame_equal(as_set, listed)
+    found = suggest(X.assign(base="A"), Y, bounds=BOUNDS, categorical={"base": ["A"]}, **SEARCH).X
+    assert found["base"].tolist() == ["A"]
 
 
 def test_a_list_gives_its_rows_with_their_index():

@@ -150,6 +150,8 @@ def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, c
         ("A:B", ["1:1", "2026-02-01", "1:1", "2:1"] * 2, "has '2026-02-01', maybe a level such as 1-2 that Excel made"),
         ("levels", ["2-Jan", "1-Feb"] * 4, "has '2-Jan', maybe a level such as 1-2"),
         ("levels", ["2026-02-01", "2026-01-02"] * 4, "has '2026-02-01', maybe a level such as 1-2"),
+        ("levels", ["02. Jan", "03. Mrz"] * 4, "has '02. Jan', maybe a level such as 1-2"),
+        ("levels", ["1/2/2026", "2/1/2026"] * 4, "has '1/2/2026', maybe a level such as 1-2"),
         ("p", ["85 ± 2", "90 ± 2"] * 4, "has '85 ± 2', which is no number .*; say --categorical p, or --ignore p"),
         ("c", ["<5", "none"] * 4, "has '<5', which is no number"),
         (
@@ -162,6 +164,8 @@ def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, c
             ["DMF", "", "", "", "THF", "", "", ""],
             "row 3 is blank in column 'solvent'",
         ),
+        ("solvent", ["DMF", '"', '"', '"', "THF", '"', '"', '"'], "'solvent' has '\"', which is no value"),
+        ("solvent", ["DMF", "-", "-", "-", "THF", "-", "-", "-"], "row 3 is blank in column 'solvent'"),
         ("dose", [5, 10, "", "", "", "", "", ""], "row 4 is blank in column 'dose'"),
     ],
 )
@@ -170,6 +174,14 @@ def test_what_can_mean_two_things_is_asked(campaign, name, cells, question):
         campaign(with_column(name, cells))
     assert names(campaign(with_column(name, cells), "--ignore", name)) == ALL
     assert names(campaign(with_column(name, cells, place=4), "--ignore", name)) == ALL
+
+
+def test_the_kind_of_a_named_parameter_is_asked_where_it_is_unclear(campaign):
+    table = with_column("mix", ["1:10", "1:20"] * 4)
+    with pytest.raises(TableError, match="'mix' may hold ratios or times such as 1:10"):
+        campaign(table, "--parameters", "mix,time")
+    for kind in ("--ratio", "--categorical"):
+        assert names(campaign(table, "--parameters", "mix,time", kind, "mix")) == {"mix", "time"}
 
 
 def test_a_screen_of_solvents_is_a_category(campaign):
@@ -194,8 +206,8 @@ def test_ratios_are_numbers(campaign, cells, first, printed):
 
 
 def test_half_a_row_is_refused_with_row_and_column(campaign):
-    table = text() + "85,,,\n"
-    with pytest.raises(TableError, match=r"row 10 is blank in column 'time' .*; 'time', 'catalyst' may be"):
+    table = text() + "85,,-,\n"
+    with pytest.raises(TableError, match=r"row 10 is blank in column 'time', 'catalyst' \(write what is"):
         campaign(table)
     with pytest.raises(TableError, match="row 10, column 'time' is blank: every design needs a value"):
         campaign(table, "--parameters", "temperature,time")

@@ -380,6 +380,25 @@ def test_the_plot_names_rows_of_the_file(write, capsys, tmp_path, monkeypatch):
     assert "The picture of all readings is in" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_the_plot_shortens_names_and_joins_rows_at_one_place(write, tmp_path, monkeypatch):
+    """A font of Matplotlib has the Fraktur letter, none has the Japanese ones here, or the picture shows them."""
+    figure = pytest.importorskip("matplotlib.figure").Figure
+    shown = []
+    monkeypatch.setattr(figure, "savefig", lambda self, *a, **k: (shown.append(self), self.draw_without_rendering()))
+    table = [[x, "C" * (30 + (solvent == "DMF")) + "O", y] for x, solvent, y in rows(20)]
+    table[4] = [60.0, table[4][1], 480.0]
+    table[6] = [60.2, table[6][1], 700.0]
+    path = write(table, header=["反応温度", "𝔄" * 200, "yield"])
+    assert call(path, "--parameters", "反応温度", "𝔄" * 200, "--plot", str(tmp_path / "p.png")) == 0
+    _, one, two = shown[0].axes
+    assert [note.get_text() for note in one.texts] == ["row 6: 480\nrow 8: 700"]
+    assert one.get_xlabel() in ("???? (column 1)", "反応温度")
+    assert two.get_xlabel() == "𝔄" * 14 + "…" + "𝔄" * 13
+    ticks = [tick.get_text() for tick in two.get_xticklabels()]
+    assert ticks == ["CCCCCCCC…CCCCCCO", "CCCCCCCC…CCCCCCO [2]"]
+
+
 def test_a_curve_along_a_part_of_a_mixture_keeps_the_sum():
     class Asked:
         space = Space(bounds=[[0.0] * 4, [100.0] * 4], equality_constraints=[([0, 1, 2], [1.0] * 3, 100.0)])

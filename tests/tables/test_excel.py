@@ -84,9 +84,8 @@ def test_hidden_rows_are_read_and_struck_ones_left_out(sheet):
         cell.font = openpyxl.styles.Font(strike=True)
     campaign = read()
     assert len(campaign.read) == len(ROWS) - 1
-    for line in ("Row 5 is struck out, and is not read.", "Row 3 is hidden, and read all the same."):
+    for line in ("Row 5 is struck out, and is not read.", "Hidden, but read: row 3, column C."):
         assert line in campaign.introduction()
-    assert "Column C is hidden, and read all the same." in campaign.introduction()
     cells["D7"].font = openpyxl.styles.Font(strike=True)
     with pytest.raises(TableError, match="cell D7 is struck out, and others of its row are not; clear it"):
         read()

@@ -372,6 +372,28 @@ class RobustGP(MovableGP):
                 found = Prediction.gaussian(mean, posterior.variance.squeeze(-1))
             return Prediction(*torch.stack(found).clamp(*self.outcome_limits))
 
+    def batch_deviations(self) -> Prediction:
+        """The deviation of each batch in the outcome scale, in the order of sorted labels: mean and 95 % interval.
+
+        The shift of an observation T(y) that batch b makes; on a logarithm, its exponential is a factor. Raises
+        ``ValueError`` before a fit, and without batches.
+        """
+        self._check_detected()
+        if self.batch_all is None:
+            raise ValueError("this RobustGP was made without batch.")
+        self.eval()
+        (X,), likelihood = self.train_inputs, self.likelihood
+        with torch.no_grad():
+            prior = self.forward(X)
+            total = likelihood(prior, [X]).covariance_matrix
+            member = (likelihood.batch == torch.arange(int(self.batch_all.max()) + 1).to(X.device)[:, None]).to(X)
+            gain = likelihood.batch_variance * torch.linalg.solve(total, member.mT).mT
+            mean = gain @ (self.train_targets - prior.mean)
+            variance = likelihood.batch_variance * (1.0 - (gain * member).sum(-1))
+            standardize = standardize_of(getattr(self, "outcome_transform", None))[1]
+            unit = 1.0 if standardize is None else standardize.stdvs.squeeze()
+        return Prediction(*(unit * x for x in Prediction.gaussian(mean, variance.clamp_min(0.0))))
+
     def _check_detected(self) -> None:
         if not self.outliers_detected:
             raise ValueError("this RobustGP has not looked for outliers yet; call fit_gpytorch_mll first.")

@@ -37,7 +37,7 @@ class Slip(NamedTuple):
 
     Attributes:
         kind: "decimal point", "fraction" (of a percentage), "sign", "digits" (two exchanged), "copied" (from the row
-            before), or "exchanged" (two readings).
+            before), "exchanged" (two readings), or "same row" (twice, and counted once).
         rows: The rows concerned, in order; of a copy, its source is the first.
         value: The reading that would fit; NaN where the slip says nothing of it.
         log_odds: Log odds against gross errors, in nats.
@@ -49,6 +49,11 @@ class Slip(NamedTuple):
     value: float
     log_odds: float
     outcome: int = 0
+
+    @property
+    def several(self) -> bool:
+        """Whether it is of several readings, each of which may look right alone."""
+        return len(self.rows) > 1 and self.kind != "copied"
 
 
 class Readings:
