@@ -48,7 +48,7 @@ from bo_robust.proposals.space import among, seed_of
 from bo_robust.utils.linalg import is_among
 
 NOISE_FLOOR = 1e-6  # least noise variance that is learned; BoTorch's 1e-4 blurs the optimum of a noise-free objective
-CHANCE = 0.05  # probability of two equal readings of one design, below which one is taken for a copy
+CHANCE = 0.2  # probability of two equal readings of one design, below which one is a copy: one pair of five is
 
 # PyTorch has one generator for all threads, BoTorch's fits and searches draw from it, and a proposal is a function of
 # its problem; so processes, not threads, make several at once.

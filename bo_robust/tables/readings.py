@@ -1,4 +1,4 @@
-"""Lines about readings that a model would not say: fractions among percent, a stuck sensor, more than 100 %."""
+"""Lines about readings that a model would not say: a stuck sensor, and more than 100 %."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 
 from bo_robust.tables.cells import word
-from bo_robust.tables.formulas import decimals
 
 PERCENT = re.compile(r"%|(?<![a-z])(yield|conversion|selectivity|purity|recovery|ee|ausbeute|umsatz)(?![a-z])", re.I)
-APART = 5.0  # times fractions, at least, are the other readings where digits do not tell them apart
 STUCK = 0.02  # chance of so many equal readings in a row, below which they are mentioned
 
 
@@ -20,41 +18,25 @@ def notes_on_readings(
 ) -> list[str]:
     """Lines about readings of an outcome, in the order of rows, which are these ``lines`` of the file."""
     Y, notes = np.array(readings, dtype=float), []
-    if len(some := _fractions(Y)):
-        notes.append(f"{_rows(lines, some)} look like fractions: times 100, they are among the others of {name}.")
     for run in np.split(np.arange(len(Y)), np.flatnonzero(np.diff(Y)) + 1):
         others = np.unique(np.delete(Y, run), return_counts=True)[1]
         ties = ((others * (others - 1)).sum() + 2.0) / (others.sum() * (others.sum() - 1) + 4.0)
         apart = len({designs[i] for i in run}) == len(run) > 2 and Y[run[0]] not in (0.0, 100.0)
         if apart and len(Y) * ties ** (len(run) - 1) < STUCK and not _is_sorted(Y):
             what = f"{name} is {Y[run[0]]:g} at different designs; is the sensor stuck?"
-            notes.append(f"{_rows(lines, run)}: {what}")
+            notes.append(f"{rows_of(lines, run)}: {what}")
     above = np.flatnonzero(Y > 100.0)
     if PERCENT.search(name) and not limited and 0 < len(above) <= max(1, len(Y) // 10):
         say = f"say --limits {word(f'{name}=0:100')} if nothing above 100 can be"
-        notes.append(f"{_rows(lines, above)}: {name} is above 100; {say}.")
+        notes.append(f"{rows_of(lines, above)}: {name} is above 100; {say}.")
     return notes
-
-
-def _fractions(Y: np.ndarray) -> np.ndarray:
-    """Places of readings below 1 that have more decimals than all percents, or are apart from them row by row."""
-    small, large, needed = (Y > 0.0) & (Y <= 1.0), Y > 1.0, decimals(Y)
-    if large.sum() < 4 or not 10.0 < Y.max() <= 100.0 or Y.min() < 0.0:
-        return np.zeros(0, dtype=int)
-    most = needed[large].max()
-    finer = small & (needed > most)
-    # Numbers of as many digits each have one decimal more where they are ten times smaller, not two.
-    sure = (needed[finer & (Y >= 0.1)] > most + 1).any() or (finer.sum() > 1 and not (Y[large] <= 10.0).any())
-    some = np.flatnonzero(finer if sure else small)
-    apart = len(some) > 2 and (np.diff(some) == 1).all() and Y[large].min() > APART * Y[small].max()
-    return some if 2 <= len(some) <= len(Y) // 2 and (sure or (apart and not _is_sorted(Y))) else some[:0]
 
 
 def _is_sorted(Y: np.ndarray) -> bool:
     return bool((np.diff(Y) >= 0.0).all() or (np.diff(Y) <= 0.0).all())
 
 
-def _rows(lines: Sequence[int], places: Iterable[int]) -> str:
+def rows_of(lines: Sequence[int], places: Iterable[int]) -> str:
     numbers = [lines[i] for i in places]
     if len(numbers) == 1:
         return f"Row {numbers[0]}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bo_robust.models.robust.slips import Slip
+from bo_robust.tables.readings import rows_of
 
 KINDS = {
     "decimal point": "a decimal point?",
@@ -30,7 +31,7 @@ def about_several(slip: Slip, name: str, lines: Sequence[int]) -> str:
     rows = [lines[row] for row in slip.rows]
     if slip.kind == "exchanged":
         return f"Rows {rows[0]} and {rows[1]} look exchanged: each {name} fits the other design. Neither is used."
-    return f"Rows {', '.join(map(str, rows[:-1]))} and {rows[-1]} look like fractions among percentages. None is used."
+    return f"{rows_of(lines, slip.rows)} look like fractions among percentages: none is used."
 
 
 def about_batches(model: Any, labels: Sequence[str], name: str) -> Iterator[str]:

@@ -112,20 +112,6 @@ def notes(read, readings, *options):
     return read(columns, *options).notes
 
 
-def test_fractions_among_percents_are_said(read):
-    mixed = [*PERCENTS[:12], *(round(y / 100, 4) for y in PERCENTS[12:])]
-    assert notes(read, mixed) == ["Rows 14 to 19 look like fractions: times 100, they are among the others of yield."]
-    assert notes(read, PERCENTS) == []
-
-
-@pytest.mark.parametrize("digits", [".3g", ".1f", ".0f", ".6f"])
-@pytest.mark.parametrize("skew", [0.5, 1.0, 2.0])
-def test_skewed_percents_are_not_fractions(read, digits, skew):
-    for seed in range(5):
-        skewed = np.minimum(np.exp(np.random.default_rng(seed).normal(1.5, skew, 18)), 100.0)
-        assert not any("fractions" in line for line in notes(read, [f"{y:{digits}}" for y in skewed]))
-
-
 def test_a_stuck_sensor_is_said(read):
     stuck = [*PERCENTS[:6], 7.1, 7.1, 7.1, *PERCENTS[9:]]
     assert notes(read, stuck) == ["Rows 8 to 10: yield is 7.1 at different designs; is the sensor stuck?"]

@@ -84,11 +84,16 @@ class Readings:
 
     @property
     def fractions(self) -> Indices:
-        """Which may be fractions among percentages: up to 1, and with more decimals than the others."""
-        if not self.texts:
+        """Which may be fractions among percentages: up to 1, and with more decimals than the others.
+
+        Where readings have as many digits, each ten times smaller has one decimal more, so fractions have two.
+        """
+        written, count = self.unit * self.y, self.decimals
+        small, large = (written > 0.0) & (written <= 1.0), written > 10.0
+        if not self.texts or not large.any():
             return np.flatnonzero([])
-        small = (self.unit * self.y > 0.0) & (self.unit * self.y <= 1.0)
-        return np.flatnonzero(small & (self.decimals > self.decimals[~small].max(initial=0)))
+        most, between = int(count[~small].max()), count[~small & ~large].max(initial=0)
+        return np.flatnonzero(small & (count > most + int(between > count[large].max())))
 
     def corrected(self, row: int) -> Iterator[tuple[str, float, float, float]]:
         """Kind, corrected value, prior probability and log |dz / dy| of each slip of one reading."""
@@ -149,5 +154,5 @@ def _exchanged_digits(text: str) -> list[float]:
 def exchange_log_priors(n: int, expected_errors: float) -> Array:
     """Log prior probability of each pair to be exchanged, ``n x n``: half of the time neighbors, else any two."""
     neighbors = np.abs(np.subtract.outer(np.arange(n), np.arange(n))) == 1
-    pairs = 0.5 * EXCHANGED * expected_errors * np.where(neighbors, 1.0 / max(n - 1, 1), 2.0 / max(n * (n - 1), 1))
+    pairs = 0.5 * EXCHANGED * expected_errors * (neighbors / max(n - 1, 1) + 2.0 / max(n * (n - 1), 1))
     return np.asarray(np.log(np.minimum(pairs, 0.5)))
