@@ -24,7 +24,7 @@ from bo_robust.tables.doubtful import doubtful
 from bo_robust.tables.kinds import column_of
 from bo_robust.tables.labels import ask_about_labels, recipes
 from bo_robust.tables.left_out import BATCH, left_out
-from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums
+from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums, with_distances
 from bo_robust.tables.questions import Question, ask_all
 from bo_robust.tables.readings import notes_on_readings
 from bo_robust.tables.relations import Relation, relations
@@ -56,7 +56,11 @@ class Campaign:
         asked = [(name, True) for name in options.maximize] + [(name, False) for name in options.minimize]
         required = [requirement(text) for text in options.require]
         wanted = [name for name, _ in asked] + [name for name, *_ in required]
+        wanted += [text.rpartition("=")[0].strip() for text in options.target]
         self.results = read_table(options.results, wanted, options.decimal, unnamed=bool(options.parameters))
+        self.header = self.results.names
+        self.results, distances = with_distances(self.results, options.target)
+        asked += [(name, False) for name in distances]
         if not asked:
             names = ", ".join(self.results.names)
             raise TableError(f"say what to optimize, such as --maximize COLUMN; columns are {names}.")
@@ -69,6 +73,7 @@ class Campaign:
         if twice := [name for i, name in enumerate(self.objectives) if name in self.objectives[:i]]:
             raise TableError(f"{twice[0]!r} is maximized or minimized twice; name it once.")
         self.limits = limits_of(options.limits, self.objectives, self.results)
+        self.limits = [(0.0, None) if o in distances else x for o, x in zip(self.objectives, self.limits, strict=True)]
         self.equalities = sums(options.sum, self.tables)
         self.inequalities = inequalities(options.where, self.results)
         self.questions: list[Question] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -98,6 +99,20 @@ def limits_of(texts: Sequence[str], objectives: Sequence[str], table: Table) -> 
             raise TableError(f"--limits {text} must be LOW:HIGH, such as 0:100; one of them may be left out.")
         limits[column] = pair
     return [limits.get(name) for name in objectives]
+
+
+def with_distances(table: Table, texts: Sequence[str]) -> tuple[Table, list[str]]:
+    """The table with distances from targets in place of the columns that --target names, and their new names."""
+    found: list[str] = []
+    for text in texts:
+        asked, value = _assignment("--target", text)
+        name, target, mark = table.find(asked), quantity(value), table.mark
+        place, found = table.names.index(name), [*found, f"|{name} - {target:g}|"]
+        rows = [list(row) for row in table.rows]
+        for row, reading in zip(rows, table.values(name), strict=True):
+            row[place] = row[place] if reading is None else f"{abs(reading - target):.12g}".replace(".", mark)
+        table = replace(table, rows=rows, names=[*table.names[:place], found[-1], *table.names[place + 1 :]])
+    return table, found
 
 
 def sums(texts: Sequence[str], tables: Sequence[Table]) -> list[Sum]:
