@@ -17,6 +17,8 @@ def test_columns_are_matched_by_name():
     bounds = pd.DataFrame(BOUNDS)
     pending = frame.iloc[:2] + 1.0
     plain = suggest(frame.to_numpy(), Y, bounds=bounds.to_numpy(), X_pending=pending.to_numpy(), q=2, **SEARCH).X
+    by_name = suggest(frame.to_numpy(), Y, bounds=BOUNDS, X_pending=pending, q=2, **SEARCH).X
+    np.testing.assert_array_equal(by_name, plain)
     for ends in (bounds[["time", "T"]], bounds, BOUNDS, bounds.to_numpy()):
         found = suggest(frame, Y, bounds=ends, X_pending=pending[["time", "T"]], q=2, **SEARCH).X
         assert list(found.columns) == ["T", "time"]
