@@ -268,6 +268,9 @@ def test_limits_of_a_metric_are_stored_and_named(tmp_path):
         assert outlier_trials(one) == [2]
     with pytest.warns(UserWarning, match="outcome_limits name yield, but the metrics modeled are y"):
         run(make("robust", initial=2, outcome_limits={"yield": (0, 100)}), 3)
+    for limits in ((0, 100), {"y": 100}, None):
+        with pytest.raises(ValueError, match="outcome_limits must give the ends of each metric"):
+            generation_strategy(outcome_limits=limits)
 
 
 def test_nothing_is_recommended_without_a_model_or_by_another_strategy():
