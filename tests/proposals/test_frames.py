@@ -111,6 +111,8 @@ def test_a_suggestion_says_what_to_do_in_three_lines():
         ({"X": pd.concat([X, X["T"]], axis=1)}, "X must have columns .*, each once; see 'T'"),
         ({"X_pending": [[20, 1, 0]]}, "X_pending must be a data frame"),
         ({"X_failed": X[["T", "time"]]}, "X_failed must have columns .* see 'base'"),
+        ({"bounds": {**BOUNDS, "T": (100, 20)}}, "lower below the upper, but column 'T' has 100.0 and 20.0"),
+        ({"discrete": {"T": [20, 120]}}, r"discrete\['T'\] has 120.0, beyond the bounds 20.0 and 100.0"),
         ({"fixed": {"tim": 4}}, "fixed has no column 'tim'; did you mean 'time'"),
         ({"fixed": {"base": "D"}}, r"fixed has 'D' in column 'base', which categorical\['base'\] lacks"),
         ({"equality_constraints": [(["T", "tim"], [1, 1], 9)]}, "equality_constraints has no column 'tim'"),
