@@ -67,6 +67,7 @@ __all__ = [
     "held_trials",
     "outlier_trials",
     "recommend",
+    "slips",
 ]
 
 ROUNDING = 1e-8  # of a coordinate of the unit box, by Ax' changes of units
@@ -524,6 +525,21 @@ def held_trials(client: Client) -> list[int]:
         sided, data, _ = _outcome(adapter, signature, weight > 0.0)
         trials |= {int(data.group_indices[row]) for row in sided.verdict.held.nonzero().flatten().tolist()}
     return sorted(trials)
+
+
+def slips(client: Client) -> list[tuple[str, list[int]]]:
+    """Return what may have happened to values that are flagged or held: a kind of ``Slip``, and its trials' indices.
+
+    Values and errors are those of :func:`outlier_trials`.
+    """
+    experiment, _, adapter = _fitted(client)
+    optimization: Any = experiment.optimization_config
+    found = []
+    for signature in optimization.metric_signatures:
+        sided, data, _ = _outcome(adapter, signature)
+        for slip in getattr(sided.model, "slips", ()):
+            found.append((slip.kind, [int(data.group_indices[row]) for row in slip.rows]))
+    return found
 
 
 def _fitted(client: Client) -> tuple[Experiment, GenerationNode, Any]:

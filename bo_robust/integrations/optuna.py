@@ -21,7 +21,6 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
-from torch import Tensor
 
 from bo_robust.proposals.frames import SUMS
 from bo_robust.proposals.inputs import Search, Space
@@ -184,13 +183,22 @@ class RobustSampler(BaseSampler):
         """
         return self._trials(study, "held")
 
+    def slips(self, study: Study) -> list[tuple[str, list[FrozenTrial]]]:
+        """Return what may have happened to values that are flagged or held: a kind of :class:`Slip`, and its trials."""
+        completed, found = self._analysed(study)
+        return [] if found is None else [(one.kind, [completed[row] for row in one.rows]) for one in found.slips]
+
     def _trials(self, study: Study, which: str) -> list[FrozenTrial]:
+        completed, found = self._analysed(study)
+        rows = [] if found is None else getattr(found, which).nonzero().flatten().tolist()
+        return [completed[row] for row in rows]
+
+    def _analysed(self, study: Study) -> tuple[list[FrozenTrial], Suggestion | None]:
+        """The completed trials, and what :func:`suggest` says of them, where there is something to say."""
         search_space = self.infer_relative_search_space(study)
         history = _History(study, search_space)
-        if not (search_space and history.completed):
-            return []
-        rows: Tensor = getattr(self._suggest(study, history, q=0), which)
-        return [history.completed[row] for row in rows.nonzero().flatten().tolist()]
+        some = search_space and history.completed
+        return history.completed, self._suggest(study, history, q=0) if some else None
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution

@@ -7,6 +7,7 @@ from bo_robust.utils.first_use import on_first_use
 if TYPE_CHECKING:
     from bo_robust.features.maps import FourierMap as FourierMap
     from bo_robust.features.maps import NystromMap as NystromMap
+    from bo_robust.models.batch_effect import BatchEffectLikelihood as BatchEffectLikelihood
     from bo_robust.models.bkb import BKBModel as BKBModel
     from bo_robust.models.candidate_ensemble import CandidateEnsemble as CandidateEnsemble
     from bo_robust.models.candidate_priors import Candidate as Candidate

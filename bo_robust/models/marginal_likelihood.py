@@ -30,6 +30,7 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 from torch.nn.utils import vector_to_parameters
 
+from bo_robust.models.batch_effect import BatchEffectLikelihood
 from bo_robust.utils.covariance import shape_of
 from bo_robust.utils.random import stream
 
@@ -112,7 +113,10 @@ class _Positive:
 
 
 class StationaryEvidence(Evidence):
-    """``theta`` are the logarithms of d lengthscales, output scale and noise variance, and the mean, where learned."""
+    """``theta`` are the logarithms of d lengthscales and of variances, and the mean, where learned.
+
+    The variances are those of the output scale, of batches and of noise.
+    """
 
     def __init__(self, model: SingleTaskGP) -> None:
         modules: Any = model
@@ -124,6 +128,7 @@ class StationaryEvidence(Evidence):
         self._radial = shape.radial
         self._scaled = type(modules.covar_module) is ScaleKernel
         self._fixed = as_array(model.likelihood.noise).reshape(-1) if _fixed_noise(model) else None
+        self._same_batch = as_array(model.likelihood.same_batch) if _has_batches(model) else None
         mean = self._mean.constant if type(self._mean) is ConstantMean else torch.zeros(())
         logarithms = [np.broadcast_to(one.logarithm, one.size) for one in self._positive]
         sizes = [*(one.size for one in self._positive), 1]
@@ -143,7 +148,7 @@ class StationaryEvidence(Evidence):
         default = (
             shape_of(modules.covar_module) is not None
             and type(modules.mean_module) in (ConstantMean, ZeroMean)
-            and type(model.likelihood) in (GaussianLikelihood, FixedNoiseGaussianLikelihood)
+            and type(model.likelihood) in (GaussianLikelihood, FixedNoiseGaussianLikelihood, BatchEffectLikelihood)
         )
         if not default:
             return False
@@ -173,6 +178,8 @@ class StationaryEvidence(Evidence):
         values = self._all(theta)
         mean, noise = np.full(len(self._X), values[-1]), self._noise(values, unit, extra_noise)
         covariance, _ = self._covariance(values, _squares(self._points(values, self._X)))
+        if self._same_batch is not None:
+            covariance += math.exp(values[-3]) * self._same_batch
         return Prior(mean, covariance, noise, -self._penalty(theta)[0])
 
     def loss(
@@ -190,6 +197,8 @@ class StationaryEvidence(Evidence):
         points = self._points(values, X)
         covariance, slope = self._covariance(values, _squares(points).T)  # .T: LAPACK stores columns one by one
         covariance[np.diag_indices(n)] += noise
+        batches = 0.0 if self._same_batch is None else math.exp(values[-3]) * self._same_batch[np.ix_(kept, kept)]
+        covariance += batches
         root, failed = lapack.dpotrf(covariance, lower=True, clean=False, overwrite_a=True)
         if failed:
             return IMPOSSIBLE, np.zeros_like(self.start)
@@ -200,12 +209,20 @@ class StationaryEvidence(Evidence):
         inverse, _ = lapack.dpotri(root, lower=True, overwrite_c=True)
         W = blas.dsyr(-1.0, weights, lower=True, a=inverse, overwrite_a=True)  # the lower half
         diagonal_W = W.diagonal().copy()
+        # 1/2 tr(W B) of the covariance B of batches, of whose symmetric W the lower half is valid.
+        of_batches = (
+            0.0
+            if self._same_batch is None
+            else float((np.tril(W, -1) * batches).sum()) + 0.5 * float(diagonal_W @ np.diagonal(batches))
+        )
         V = np.multiply(W, slope, out=W)
         scaled, V_points = points[:, :d], blas.dsymm(1.0, V, points, lower=True)
         gradient = np.zeros_like(values)
         gradient[:d] = V_points[:, -1] @ scaled**2 - (scaled * V_points[:, :d]).sum(0)
-        if self._scaled:  # dA is the covariance of f itself, A less the noise, and tr(W A) is n - r' w
-            gradient[d] = 0.5 * (n - quadratic - float(diagonal_W @ noise))
+        if self._scaled:  # dA is the covariance of f itself, A less noise and batches, and tr(W A) is n - r' w
+            gradient[d] = 0.5 * (n - quadratic - float(diagonal_W @ noise)) - of_batches
+        if self._same_batch is not None:
+            gradient[-3] = of_batches
         if self._fixed is None:
             gradient[-2] = 0.5 * float(diagonal_W.sum()) * math.exp(values[-2])
         gradient[-1] = -float(weights.sum())
@@ -281,7 +298,10 @@ class ModuleEvidence(Evidence):
         prior = self._model.forward(X)
         noise = self._model.likelihood.noise.reshape(-1).expand(len(X))
         noise = (noise / max(unit, LEAST_UNIT) ** 2).clamp_min(FLOOR) if _fixed_noise(self._model) else noise
-        return prior.mean, prior.covariance_matrix, noise + torch.as_tensor(extra_noise).to(noise)
+        likelihood, covariance = self._model.likelihood, prior.covariance_matrix
+        if _has_batches(self._model):
+            covariance = covariance + likelihood.batch_variance * likelihood.same_batch
+        return prior.mean, covariance, noise + torch.as_tensor(extra_noise).to(noise)
 
     def _log_prior(self) -> Any:
         priors = self._model.named_priors()
@@ -312,6 +332,8 @@ def _positive(model: Any) -> list[_Positive]:
     found = [_Positive(_base(model.covar_module), "lengthscale", model.train_inputs[0].shape[-1])]
     if type(model.covar_module) is ScaleKernel:
         found.append(_Positive(model.covar_module, "outputscale"))
+    if _has_batches(model):
+        found.append(_Positive(model.likelihood, "batch_variance"))
     return found if _fixed_noise(model) else [*found, _Positive(model.likelihood.noise_covar, "noise")]
 
 
@@ -326,6 +348,10 @@ def _terms(prior: Any) -> tuple[float, float, float, float]:
 
 def _fixed_noise(model: SingleTaskGP) -> bool:
     return isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
+
+
+def _has_batches(model: SingleTaskGP) -> bool:
+    return isinstance(model.likelihood, BatchEffectLikelihood)
 
 
 def as_array(x: Tensor) -> Array:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -39,6 +39,7 @@ from bo_robust.acquisition.noisy_improvement import noisy_improvement
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.models import marginal_moments, suggest_replicates
 from bo_robust.models.marginal_likelihood import fit_evidence
+from bo_robust.models.robust.slips import Readings, Slip
 from bo_robust.models.verdict import Prediction, Verdict, predict, reliable_model, verdict_of
 from bo_robust.proposals.inputs import Search
 from bo_robust.proposals.methods import Choice
@@ -47,6 +48,7 @@ from bo_robust.proposals.space import among, seed_of
 from bo_robust.utils.linalg import is_among
 
 NOISE_FLOOR = 1e-6  # least noise variance that is learned; BoTorch's 1e-4 blurs the optimum of a noise-free objective
+CHANCE = 0.2  # probability of two equal readings of one design, below which one is a copy: one pair of five is
 
 # PyTorch has one generator for all threads, BoTorch's fits and searches draw from it, and a proposal is a function of
 # its problem; so processes, not threads, make several at once.
@@ -145,6 +147,7 @@ class Fitted:
         outliers: Which observations a model flags, ``n`` bool.
         held: Which observations of objectives are held on the good side, ``n`` bool.
         recommendable: Which designs may be recommended, ``n`` bool; ``feasible`` are those that the space allows.
+        copies: Rows that repeat another one, and count for nothing, with that row.
     """
 
     problem: Problem
@@ -158,6 +161,7 @@ class Fitted:
     held: Tensor
     recommendable: Tensor
     feasible: Tensor
+    copies: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def outcomes(self) -> list[SidedModel]:
@@ -184,7 +188,35 @@ class Fitted:
 
 
 def fit(problem: Problem) -> Fitted:
-    """Fit a model to each output, and one to failures."""
+    """Fit a model to each output, and one to failures.
+
+    A row that repeats another one to the last digit counts only if the noise makes that likely: otherwise it is a copy,
+    which confirms nothing.
+    """
+    copies = problem.outputs.copies(problem.X)
+    if not copies:
+        return _fit(problem)
+    fitted = _fit(replace(problem, outputs=problem.outputs.without(list(copies))))
+    if all(_equal_by_chance(problem.outputs, j, one.model) for j, one in enumerate(fitted.outcomes)):
+        return _fit(problem)
+    for copy, row in copies.items():
+        for rows in (fitted.outliers, fitted.held):
+            rows[copy] = rows[row]
+    return replace(fitted, copies=copies)
+
+
+def _equal_by_chance(outputs: Outputs, j: int, model: Any) -> bool:
+    """Whether two readings of one design are often equal: steps are wide against the noise."""
+    _, y, options = outputs.of(j)
+    readings = Readings(y.numpy(), options["reading_unit"])
+    with torch.no_grad():
+        points = model.train_inputs[0][:1]
+        noise = model.posterior(points, observation_noise=True).variance - model.posterior(points).variance
+    # The density of a difference of two readings at 0 is 1 / (2 sqrt(pi) s).
+    return math.exp(readings.log_step) / math.sqrt(4.0 * math.pi * max(float(noise), 1e-300)) >= CHANCE
+
+
+def _fit(problem: Problem) -> Fitted:
     space, outputs, X = problem.space, problem.outputs, problem.X
     U, pending, failed = (space.encode(x).to(problem.how.device) for x in (X, problem.pending, problem.failed))
     outliers = torch.zeros(len(X), dtype=torch.bool, device=U.device)
@@ -255,6 +287,16 @@ def expected(fitted: Fitted) -> Tensor:
     outputs, m = fitted.problem.outputs, len(fitted.objectives)
     mean = torch.stack([sided.predict(fitted.U).mean for sided in fitted.objectives], -1)
     return outputs.center[:m] + outputs.scale[:m] * mean.cpu()
+
+
+def slips(fitted: Fitted) -> tuple[Slip, ...]:
+    """What may have happened to observations that are flagged or held, by their rows in X."""
+    found = [Slip("same row", (row, copy), math.nan, math.nan) for copy, row in fitted.copies.items()]
+    for j, sided in enumerate(fitted.outcomes):
+        rows = fitted.problem.outputs.of(j)[0].nonzero().flatten().tolist()
+        told = getattr(sided.model, "slips", ())
+        found += [slip._replace(rows=tuple(rows[i] for i in slip.rows), outcome=j) for slip in told]
+    return tuple(found)
 
 
 def recommend(fitted: Fitted) -> Recommendation:

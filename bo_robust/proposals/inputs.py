@@ -118,7 +118,7 @@ class Space:
         if values.ndim != 1 or len(values) == 0 or not values.isfinite().all():
             raise ValueError(f"{name}[{self._title(i)}] must be finite numbers, got {quoted(getattr(self, name)[i])}.")
         column = self.design_columns.get(i, values)
-        low, high = column[[0, -1]].tolist() if self.candidates is None else (-math.inf, math.inf)
+        low, high = self.table[:, int(i)].tolist() if self.candidates is None else (-math.inf, math.inf)
         room = ROUNDING * (high - low)
         broken = values[values != values.round()] if name == "categorical" else values[:0]
         for wrong, what in (

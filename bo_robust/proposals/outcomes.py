@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bo_robust.models.batch_effect import batch_numbers
 from bo_robust.models.reward_units import robust_units
+from bo_robust.models.robust.slips import Readings
 from bo_robust.models.training_data import checked_limits
 from bo_robust.proposals.inputs import listed, numbers
 from bo_robust.utils.input_checks import outside_package, quoted
@@ -35,6 +37,8 @@ class Data:
         outcome_limits: Smallest and largest possible observation, such as (0, 100) of a yield; either may be None. One
             pair, or one (or None) per objective. An observation beyond them is flagged, and nothing beyond is expected.
         X_pending: ``p x d`` designs under way. They are not suggested again, as if they were measured.
+        batch: Label of the batch, day or instrument of each design measured, ``n``, numbers or texts. The observations
+            of one share a deviation; what is expected and suggested is for a new one.
         X_failed: ``f x d`` designs whose measurement failed; their neighborhood is avoided where failure is likely.
     """
 
@@ -45,6 +49,7 @@ class Data:
     outcome_limits: Any = None
     X_pending: Any = None
     X_failed: Any = None
+    batch: Any = None
 
 
 @dataclass(frozen=True)
@@ -66,8 +71,26 @@ class Outputs:
 
     def of(self, j: int) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """Which designs have an observation of column j, ``n`` bool, these ``k``, and the options of its model."""
-        rows = self.scaled[:, j].isfinite()
-        return rows, self.scaled[rows, j], self.options[j]
+        rows, options = self.scaled[:, j].isfinite(), self.options[j]
+        if "batch" in options:
+            options = options | {"batch": options["batch"][rows]}
+        return rows, self.scaled[rows, j], options
+
+    def copies(self, X: Tensor) -> dict[int, int]:
+        """Rows whose design and observations, as people write them, occur just once before, with that row."""
+        every = torch.cat([X, self.scaled.nan_to_num(math.inf)], -1)
+        same = (every == every.unsqueeze(1)).all(-1)
+        pairs = {int(rows[-1]): int(rows[0]) for rows in (row.nonzero().flatten() for row in same) if len(rows) == 2}
+        texts = [
+            Readings(y.numpy(), option["reading_unit"]).texts for _, y, option in map(self.of, range(len(self.options)))
+        ]
+        return pairs if all(texts) else {}
+
+    def without(self, rows: Sequence[int]) -> Outputs:
+        """The outputs, as if these rows had not been observed."""
+        scaled = self.scaled.clone()
+        scaled[list(rows)] = math.nan
+        return replace(self, scaled=scaled)
 
     @classmethod
     def from_data(cls, data: Data, n: int, centered: bool) -> Outputs:
@@ -99,6 +122,10 @@ class Outputs:
         limits = [None if pair is None else _in_units(pair, a, b) for pair, a, b in units_of]
         options: list[dict[str, Any]] = [{"maximize": True, "outcome_limits": pair} for pair in limits]
         options += [{"maximize": None}] * C.shape[-1]  # constraints have no good side
+        options = [option | {"reading_unit": a} for option, a in zip(options, scale.tolist(), strict=False)]
+        if data.batch is not None:
+            numbers_of = batch_numbers(data.batch, every)
+            options = [option | {"batch": numbers_of} for option in options]
         return cls(scaled, center, scale, options, m)
 
 

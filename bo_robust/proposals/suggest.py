@@ -14,8 +14,9 @@ import torch
 from botorch.models.model import Model
 from torch import Tensor
 
+from bo_robust.models.robust.slips import Slip
 from bo_robust.proposals.conditions import encoded_space
-from bo_robust.proposals.core import Problem, Recommendation, expected, fit, propose, recommend
+from bo_robust.proposals.core import Problem, Recommendation, expected, fit, propose, recommend, slips
 from bo_robust.proposals.frames import data_in_numbers
 from bo_robust.proposals.inputs import Search, Space
 from bo_robust.proposals.methods import DEFAULT, METHODS, Choice, choose
@@ -48,6 +49,8 @@ class Suggestion:
         interval: The ends of its 95 % interval there, in units of Y.
         model: The model of all outputs in the unit cube, in robust standard deviations of each output, where large
             objectives are good; None before there are data.
+        slips: What may have happened to observations that are flagged or held, a
+            :class:`bo_robust.models.robust.slips.Slip` for each.
     """
 
     X: Any
@@ -60,6 +63,7 @@ class Suggestion:
     mean: float
     interval: tuple[float, float]
     model: Model | None
+    slips: tuple[Slip, ...] = ()
 
     def __repr__(self) -> str:
         """What to do, in three lines."""
@@ -157,9 +161,8 @@ def suggest(
         none, nothing = again[:0], torch.empty(0, outputs.objectives, dtype=torch.float64)
         return Suggestion(named(chosen), again, exhausted, none, none, nothing, *Recommendation(), None)
     outliers, held = fitted.outliers.cpu(), fitted.held.cpu()
-    return Suggestion(
-        named(chosen), again, exhausted, outliers, held, expected(fitted), *recommend(fitted), fitted.model
-    )
+    told = (outliers, held, expected(fitted), *recommend(fitted), fitted.model, slips(fitted))
+    return Suggestion(named(chosen), again, exhausted, *told)
 
 
 def _from_arguments(X: Any, Y: Any, space: Space | None, more: Mapping[str, Any]) -> tuple[Data, Space]:
@@ -176,8 +179,9 @@ def _from_arguments(X: Any, Y: Any, space: Space | None, more: Mapping[str, Any]
 
 def _check_method(method: str, choice: Choice, data: Data, space: Space, outputs: Outputs) -> None:
     """Raise ``ValueError`` where a method cannot do what is asked."""
-    if data.outcome_limits is not None and not choice.takes("outcome_limits"):
-        raise ValueError(f"{method} has no outcome_limits; only {DEFAULT} has them.")
+    for name in ("outcome_limits", "batch"):
+        if getattr(data, name) is not None and not choice.takes(name):
+            raise ValueError(f"{method} takes no {name}; only {DEFAULT} does.")
     if METHODS[method].needs_conditions:
         hint = "name their columns in `conditions`, with the default method, or use it in Ax or BoTorch"
         raise ValueError(f"{method} needs conditions: {hint}.")

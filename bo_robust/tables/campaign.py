@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -18,10 +20,14 @@ from bo_robust.proposals.outcomes import Data
 from bo_robust.proposals.space import among
 from bo_robust.tables.cells import FAILED, TableError, advice, is_pending, word, written
 from bo_robust.tables.columns import ColumnOptions, titled
+from bo_robust.tables.doubtful import doubtful
 from bo_robust.tables.kinds import column_of
-from bo_robust.tables.left_out import left_out
+from bo_robust.tables.labels import ask_about_labels, recipes
+from bo_robust.tables.left_out import BATCH, left_out
 from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums
 from bo_robust.tables.questions import Question, ask_all
+from bo_robust.tables.readings import notes_on_readings
+from bo_robust.tables.relations import Relation, relations
 from bo_robust.tables.table import Table, read_table
 
 PARTS = 20.0  # times that difference, at least, is the range of each part
@@ -37,7 +43,9 @@ class Campaign:
         required: Column, sign and limit of each requirement.
         outcomes: Columns of objectives and requirements.
         columns: Columns of X: the ``parameters``, then the ``conditions``.
-        left_out: Other columns, each with the reason; ``identifiers`` are those of the list.
+        left_out: Other columns, each with the reason; ``identifiers`` are those of the list, and ``carried`` those
+            that follow from parameters.
+        doubtful: Rows that are left out, too, each with a line about why.
         questions: What only the user can say, asked all at once.
         X: A design for each row of the readings, of which ``read``, ``pending`` and ``failed`` are places.
         Y, C: Readings of objectives and requirements in the rows that were ``read``.
@@ -48,7 +56,7 @@ class Campaign:
         asked = [(name, True) for name in options.maximize] + [(name, False) for name in options.minimize]
         required = [requirement(text) for text in options.require]
         wanted = [name for name, _ in asked] + [name for name, *_ in required]
-        self.results = read_table(options.results, wanted, options.decimal)
+        self.results = read_table(options.results, wanted, options.decimal, unnamed=bool(options.parameters))
         if not asked:
             names = ", ".join(self.results.names)
             raise TableError(f"say what to optimize, such as --maximize COLUMN; columns are {names}.")
@@ -85,8 +93,18 @@ class Campaign:
         if both := about.named & {*self.outcomes, *about.ignored}:
             raise TableError(f"{min(both)!r} cannot be a parameter and something else; leave one of the options out.")
         self.left_out = left_out(self.results, self.listed, self.outcomes, about, self.questions)
+        source, apart = self.tables[-1], {*self.left_out, *self.outcomes, *about.conditions}
+        free = [name for name in source.names if name not in apart and source.rows]
+        labels = ask_about_labels(source, [name for name in free if name not in about.named])
+        self.questions += labels.values()
+        free = [name for name in free if name not in labels and self.listed is None]
+        self.left_out |= recipes(source, free, about.named, self.questions)
+        free = [name for name in free if name not in self.left_out]
+        self.carried: list[Relation] = relations(source, free, about.named, self.questions) if free else []
+        self.left_out |= {relation.name: relation.reason for relation in self.carried}
         ask_all(self.results.path, self.questions)
         names = self._parameters(about)
+        self._leave_out_rows(names, about)
         self.parameters = [column_of(name, self.tables, about) for name in names]
         self.conditions = [column_of(name, [self.results], about) for name in about.conditions]
         self.columns = self.parameters + self.conditions
@@ -97,6 +115,14 @@ class Campaign:
             raise TableError(f"{self.results.path} has no parameter that varies{reasons}. Name some with --parameters.")
         listed = [] if self.listed is None else self.listed.names
         self.identifiers = [name for name in self.left_out if name in listed and name not in about.ignored]
+
+    def _leave_out_rows(self, names: Sequence[str], about: ColumnOptions) -> None:
+        """Leave out rows with a value of a parameter far from all others: neither read nor pending."""
+        self.doubtful = doubtful(self.results, names, about, self.listed)
+        kept = [i for i in range(len(self.results.rows)) if i not in self.doubtful]
+        rows, lines = [self.results.rows[i] for i in kept], [self.results.lines[i] for i in kept]
+        self.results = replace(self.results, rows=rows, lines=lines)
+        self.tables[0] = self.results
 
     def _parameters(self, about: ColumnOptions) -> list[str]:
         """Names of the parameters, which both tables must have."""
@@ -163,6 +189,11 @@ class Campaign:
         excesses = [[_excess(values[name][i], sign, limit) for name, sign, limit in self.required] for i in self.read]
         self.Y = np.array(readings, dtype=float).reshape(len(self.read), len(self.objectives))
         self.C = np.array(excesses, dtype=float).reshape(len(self.read), len(self.required))
+        for name in self.outcomes:
+            there = [(value, i) for i in self.read if (value := values[name][i]) is not None]
+            where, designs = [self.results.lines[i] for _, i in there], [tuple(self.X[i]) for _, i in there]
+            limited = f"{name}=" in " ".join(self.options.limits) or self.limits != [None] * len(self.limits)
+            self.notes += notes_on_readings(self.titles[name], [y for y, _ in there], where, designs, limited)
         for i, x in enumerate(self.X):
             for column, value in zip(self.columns, x, strict=True):
                 if math.isnan(value) and (i in self.read or not column.observed):
@@ -194,7 +225,28 @@ class Campaign:
         """What was measured."""
         measured, pending, failed = ([self.X[i] for i in rows] for rows in (self.read, self.pending, self.failed))
         constraints = self.C if self.required and self.read else None
-        return Data(np.array(measured), self.Y, self.maximize, constraints, self.limits, pending, failed)
+        return Data(np.array(measured), self.Y, self.maximize, constraints, self.limits, pending, failed, self.batch)
+
+    def leave_out_copies(self, pairs: Sequence[tuple[int, ...]]) -> None:
+        """Leave out the second reading of each pair of equal rows, places among those that were read."""
+        for row, copy in pairs:
+            lines = [self.results.lines[self.read[i]] for i in (row, copy)]
+            self.notes.append(f"Rows {lines[0]} and {lines[1]} are the same; is one a copy? They count as one reading.")
+        kept = [i for i in range(len(self.read)) if i not in {copy for _, copy in pairs}]
+        self.read, self.Y, self.C = [self.read[i] for i in kept], self.Y[kept], self.C[kept]
+        for name in ("data", "batch", "encoded", "keeps_limits"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def batch(self) -> list[str] | None:
+        """The batch of each reading, as it is written."""
+        if self.options.batch is None or not self.read:
+            return None
+        name = self.results.find(self.options.batch)
+        cells = self.results.cells(name)
+        if blank := [i for i in self.read if not cells[i]]:
+            raise TableError(f"{self.results.where(blank[0], name)} is blank: write a name of its own.")
+        return [cells[i] for i in self.read]
 
     @cached_property
     def encoded(self) -> Any:
@@ -217,11 +269,22 @@ class Campaign:
         first = {x: row for row, x in reversed(list(enumerate(designs)))}
         return {x: {name: column[row] for name, column in cells.items()} for x, row in first.items()}
 
-    def cells_of(self, x: list[float]) -> list[str]:
-        """A design as the file writes it, not in six digits, behind what names it in the list."""
-        written = self._written.get(tuple(x[: len(self.parameters)]), {})
-        values = {c.name: c.decode(c.on_grid(v)) for c, v in zip(self.columns, x, strict=True)} | written
-        return [values[name] for name in (*self.identifiers, *(column.name for column in self.columns))]
+    def cells_of(self, x: list[float]) -> dict[str, str]:
+        """A design as the file writes it, behind what names it in the list, before what follows from it; by column."""
+        names = [*self.identifiers, *(column.name for column in self.columns)]
+        known = {c.name: c.on_grid(v) if c.ordered else c.decode(v) for c, v in zip(self.columns, x, strict=True)}
+        values = {c.name: c.decode(c.on_grid(v)) for c, v in zip(self.columns, x, strict=True)}
+        values |= self._written.get(tuple(x[: len(self.parameters)]), {})
+        return {name: values[name] for name in names} | {one.name: one.cell(known) for one in self.carried}
+
+    def row_of(self, x: list[float]) -> list[str]:
+        """A row for the table of readings: a design, with the units of its cells, and blanks for the rest."""
+        cells = self.cells_of(x)
+        for name in cells.keys() & {*self.results.names}:
+            unit = next((n.unit for n in self.results.numbers(name) if n is not None and n.unit), "")
+            number = written(cells[name])
+            cells[name] += f" {unit}" if unit and number is not None and not number.unit else ""
+        return [cells.get(name, "") for name in self.results.names]
 
     def introduction(self) -> list[str]:
         """What every column is taken for, what of the file or its levels needs a look, and the number of readings."""
@@ -234,11 +297,13 @@ class Campaign:
         line = f"{' '.join(goals)} Parameters: {', '.join(map(str, self.parameters))}."
         if self.conditions:
             line += f" Conditions: {', '.join(map(str, self.conditions))}."
-        if self.left_out:
-            line += f" Left out: {'; '.join(f'{name} ({reason})' for name, reason in self.left_out.items())}."
+        if self.batch is not None:
+            line += f" Batches: {len(set(self.batch))} of {self.options.batch}; readings of one share a deviation."
+        apart = [f"{name} ({reason})" for name, reason in self.left_out.items() if reason != BATCH]
+        line += f" Left out: {'; '.join(apart)}." if apart else ""
         notes = [note for table in self.tables for note in table.notes]
         looks = [note for column in self.columns for note in column.notes]
-        return [line, *notes, *self.mixture, *looks, *self.notes, self.summary()]
+        return [line, *notes, *self.mixture, *looks, *self.doubtful.values(), *self.notes, self.summary()]
 
     @property
     def titles(self) -> dict[str, str]:
@@ -251,6 +316,7 @@ class Campaign:
         parts = [f"{len(self.read)} reading{'' if len(self.read) == 1 else 's'}"]
         parts[0] += f" ({replicates} replicate{'' if replicates == 1 else 's'})" if replicates else ""
         parts += [f"{len(rows)} {what}" for what, rows in (("pending", self.pending), ("failed", self.failed)) if rows]
+        parts += [f"{len(self.doubtful)} left out"] if self.doubtful else []
         left, total = self.left
         what = "recipes" if self.listed is not None else "designs"
         return f"{', '.join(parts)}{'' if total is None else f'; {left} of {total} {what} left'}."

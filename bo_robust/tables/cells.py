@@ -5,13 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 PENDING = ("", "-", "–", "—", "n/a", "na", "#n/a", "#na", "nan", "pending", "tbd")
 FAILED = "failed"
-SPACES = str.maketrans(dict.fromkeys("\u00a0\u2007\u2009\u202f", " ") | {"\u2212": "-"})
+SPACES = str.maketrans(dict.fromkeys("\u00a0\u2007\u2009\u202f\n\r", " ") | {"\u2212": "-"})
+SIGNS = str.maketrans({"\u3000": " ", "℃": "°C", "℉": "°F", "µ": "μ"})
+WIDE = SPACES | SIGNS | {0xFF00 + i: 0x20 + i for i in range(1, 0x5F)}  # as East Asian keyboards write them
+RAISED = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789")
+POWER = re.compile(
+    r"(?:(?P<factor>\d)\s*[·×xX*⋅]\s*|(?<![\d.,]))10(?:\s*(?:\^|\*\*)\s*\(?(?P<plain>[+-]?\d+)\)?|(?P<raised>[⁺⁻⁰-⁹¹²³]+))"
+    r"|(?P<first>\d)\s*[·×xX*⋅]\s*10(?P<signed>[+-]\d+)"
+)
+ABOUT = re.compile(r"(?:[~≈∼]|(?:ca|approx)\.?(?![^\W\d_])|circa\b|about\b|etwa\b)\s*", re.IGNORECASE)
 PARTS = re.compile(
-    r"(?P<sign>[+-]?)\s*(?P<body>\d[\d.,]*(?:[ '’]\d{3}(?!\d)[.,\d]*)*|[.,]\d+)(?P<exponent>[eE][+-]?\d+)?"
-    r"\s*(?P<unit>(?:[^\W\d_]|[%‰°º€$£(\[/])[^±<>]*)?"
+    r"(?P<currency>[$€£¥]?)\s*(?P<sign>[+-]?)\s*(?P<body>\d[\d.,]*(?:[ '’]\d{3}(?!\d)[.,\d]*)*|[.,]\d+)"
+    r"(?P<exponent>[eE][+-]?\d+)?\s*(?P<unit>(?:[^\W\d_]|[%‰°º€$£¥(\[/])[^±<>]*)?"
 )
 GROUPED = re.compile(r"\d{1,3}(?:[ '’]\d{3})+(?!\d)")
 DATE = re.compile(
@@ -57,19 +66,26 @@ def other(decimal: str) -> str:
     return "," if decimal == "." else "."
 
 
+@lru_cache(maxsize=65536)  # cells are looked at by many rules
 def written(cell: str) -> Written | None:
     """The number in a cell, with its unit; None where it is no number."""
-    match = PARTS.fullmatch(cell.translate(SPACES).strip())
+    text = POWER.sub(_exponent, cell.translate(WIDE).strip())
+    match = PARTS.fullmatch(text[len(about[0]) :] if (about := ABOUT.match(text)) else text)
     if match is None:
         return None
     digits, spaced = match["body"], GROUPED.match(match["body"])
     digits = re.sub("[ '’]", "", digits) if spaced else digits
     if not re.fullmatch(r"[\d.,]+", digits) or (decimal := _decimal(digits, spaced is not None)) is None:
         return None
-    unit = (match["unit"] or "").strip()
+    unit = match["currency"] + (match["unit"] or "").strip()
     if re.fullmatch(r"[Oo]\d*", unit):  # a letter for a zero
         return None
     return Written(match["sign"], digits, match["exponent"] or "", unit.strip("[]() ") or unit, decimal)
+
+
+def _exponent(power: re.Match[str]) -> str:
+    exponent = power["plain"] or power["signed"] or power["raised"].translate(RAISED)
+    return f"{power['factor'] or power['first'] or 1}e{exponent}"
 
 
 def _decimal(digits: str, spaced: bool) -> str | None:
@@ -85,17 +101,17 @@ def _decimal(digits: str, spaced: bool) -> str | None:
 
 
 def is_date(cell: str) -> bool:
-    return DATE.fullmatch(cell.translate(SPACES).strip()) is not None
+    return DATE.fullmatch(cell.translate(WIDE).strip()) is not None
 
 
 def is_pending(cell: str) -> bool:
-    return cell.lower() in PENDING
+    return cell.translate(WIDE).lower() in PENDING
 
 
 def advice(cell: str) -> str:
     """What to write in place of a reading that is no number."""
-    plain = cell.translate(SPACES).strip()
-    if re.match(r"[<>≤≥~≈]", plain):
+    plain = cell.translate(WIDE).strip()
+    if re.match(r"[<>≤≥]", plain):
         return "is a limit; write the limit as a number, or leave the cell blank, as if the reading were pending"
     if "±" in plain or "+/-" in plain or "+-" in plain:
         return "has an error behind it; write the number alone, as the noise is learned from all readings"

@@ -22,6 +22,7 @@ class ColumnOptions:
     steps: Mapping[str, float] = field(default_factory=dict)
     constrained: Sequence[str] = ()
     conditions: Sequence[str] = ()
+    batch: str | None = None
 
     @property
     def named(self) -> set[str]:

@@ -12,7 +12,7 @@ import difflib
 import math
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +24,7 @@ from bo_robust.proposals.suggest import Suggestion, suggest
 from bo_robust.tables.campaign import Campaign
 from bo_robust.tables.cells import FAILED, TableError
 from bo_robust.tables.kinds import KINDS
+from bo_robust.tables.slips import about_batches, about_several, fitting
 
 SPOKEN = (2.0, 1000.0)  # standard deviations between which the distance of a flagged reading is a number
 
@@ -32,14 +33,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; errors are one sentence on standard error, and exit code 2."""
     try:
         options = _parser().parse_args(argv)
+        if options.output is not None and options.output.exists():
+            raise TableError(f"{options.output} exists, and is not written over; name another file behind -o.")
         campaign = Campaign(options)
         found, warned = ask(campaign)
-        designs = designs_to_print(campaign, found)
-        csv.writer(sys.stdout, delimiter=campaign.results.separator, lineterminator="\n").writerows(designs)
+        designs = designs_to_print(found)
+        rows = [list(campaign.cells_of(x).values()) for x in designs]
+        titles = [column.title for column in campaign.columns] + [column.title for column in campaign.carried]
+        header = [*campaign.identifiers, *titles]
+        csv.writer(sys.stdout, delimiter=campaign.results.separator, lineterminator="\n").writerows([header, *rows])
         sys.stdout.flush()
-        missing = _about_missing(campaign, len(designs) - 1)
+        missing = _about_missing(campaign, len(designs))
         lines = [*campaign.introduction(), *missing, *_about(found, campaign), *warned]
         print("\n".join(lines), file=sys.stderr)
+        if options.output is not None:
+            _save(campaign, designs)
         if options.plot is not None:
             from bo_robust.tables.plot import plot
 
@@ -64,15 +72,28 @@ def ask(campaign: Campaign) -> tuple[Suggestion, list[str]]:
             seed=options.seed,
             device=options.device,
         )
+    if copies := [slip.rows for slip in found.slips if slip.kind == "same row"]:
+        campaign.leave_out_copies(copies)
+        return ask(campaign)
     return found, [f"Warning: {warning.message}" for warning in caught]
 
 
-def designs_to_print(campaign: Campaign, found: Suggestion) -> list[list[str]]:
-    """The designs to measure next with a header, as the file writes them."""
+def designs_to_print(found: Suggestion) -> list[list[float]]:
+    """The designs to measure next."""
     # Where every design of a finite space is taken, the only second readings are those of what looks wrong.
-    designs = found.X[found.replicate | ~found.exhausted].tolist()
-    titles = [column.title for column in campaign.columns]
-    return [[*campaign.identifiers, *titles], *map(campaign.cells_of, designs)]
+    designs: list[list[float]] = found.X[found.replicate | ~found.exhausted].tolist()
+    return designs
+
+
+def _save(campaign: Campaign, designs: Sequence[list[float]]) -> None:
+    """Write the designs into a new file with all columns of the readings, to which they can be added."""
+    path, table = campaign.options.output, campaign.results
+    rows = [table.names, *map(campaign.row_of, designs)]
+    ascii_only = all(cell.isascii() for row in rows for cell in row)
+    # Excel takes text for UTF-8 where it begins with a mark.
+    with path.open("x", newline="", encoding="utf-8" if ascii_only else "utf-8-sig") as file:
+        csv.writer(file, delimiter=table.separator).writerows(rows)
+    print(f"{path} has these designs with all columns of {table.path}, to be filled in and added.", file=sys.stderr)
 
 
 def _about_missing(campaign: Campaign, printed: int) -> list[str]:
@@ -93,24 +114,29 @@ def _about(found: Suggestion, campaign: Campaign) -> list[str]:
     if not (found.outliers | found.held).any():
         few = len(campaign.read) <= 2 * len(campaign.columns) + 2  # where the search begins
         lines.append(f"No reading looks wrong.{' Among so few, a wrong one may pass.' if few else ''}")
-    alone = [list(campaign.X[campaign.read[row]]) for row in found.held.nonzero().flatten().tolist()]
+    held, wrong = (
+        [list(campaign.X[campaign.read[row]]) for row in rows.nonzero().flatten().tolist()]
+        for rows in (found.held, found.outliers)
+    )
     for x in found.X[found.replicate].tolist():
         design = ", ".join(f"{c.name} = {c.decode(v)}" for c, v in zip(campaign.columns, x, strict=True))
-        reason = "far from all others" if x in alone else "looks wrong"
-        lines.append(f"Measure again: {design}; its reading is the best, but {reason}.")
+        reason = "but far from all others" if x in held else "but looks wrong"
+        if x not in held + wrong:
+            reason = "and only one other reading confirms it"
+        lines.append(f"Measure again: {design}; its reading is the best, {reason}.")
     if len(campaign.objectives) > 1:
         return lines + _front(found, campaign)
     return lines + _recommended(found, campaign)
 
 
 def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
-    """Lines about the scale of each outcome, and its flagged and held readings."""
+    """Lines about the scale of each outcome, its batches, and its flagged and held readings."""
     lines = []
     models: Any = getattr(found.model, "models", [found.model])
     modeled = [j for j in range(len(campaign.outcomes)) if len(_rows_of(campaign, j))]
     for j, model in zip(modeled, models, strict=True):
-        name, rows, goal = campaign.outcomes[j], _rows_of(campaign, j), j < len(campaign.objectives)
-        cells, numbers = campaign.results.cells(name), campaign.results.lines
+        name, goal = campaign.outcomes[j], j < len(campaign.objectives)
+        rows = [campaign.read[row] for row in _rows_of(campaign, j)]
         if not model.outcome_scale.is_identity:
             # The model sees an objective that is minimized with its sign turned.
             turned = goal and not campaign.maximize[j]
@@ -119,31 +145,46 @@ def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
                 f"{name} is modeled on a scale of its own ({scale}), on which factors count more than differences; "
                 "--outcome-scale none models the readings as they are."
             )
-        replicates = model.replicate_mask()
-        for place in (~model.inlier_mask).nonzero().flatten().tolist():
-            at = campaign.read[rows[place]]
-            expected = float(found.expected[rows[place], j]) if goal else math.nan
-            what = _distance(float(model.loo_zscore[place]), expected)
-            if not model.within_limits()[place]:
-                what = "is beyond the limits"
-            same = (replicates[place] & model.inlier_mask).nonzero().flatten().tolist()
-            other = f" Row {numbers[campaign.read[rows[same[0]]]]} repeats its design" if same else ""
-            if same:
-                other += "; a third reading decides." if int(replicates[place].sum()) == 1 else ", as others do."
-            lines.append(f"Row {numbers[at]} looks wrong: {name} = {cells[at]} {what}.{other}")
-        twice = replicates.any(1)
-        for place in model.verdict(maximize=goal).held.nonzero().flatten().tolist():
-            at = campaign.read[rows[place]]
-            then = (
-                "The other reading of its design disagrees"
-                if twice[place]
-                else "Measure it again before you rely on it"
-            )
-            lines.append(
-                f"Row {numbers[at]}: {name} = {cells[at]} is far from all others that fit, and "
-                f"plausible only if {name} varies by factors. {then}."
-            )
+        if campaign.batch is not None:
+            labels = sorted({campaign.batch[i] for i in _rows_of(campaign, j)})
+            lines += about_batches(model, [f"{campaign.options.batch} {label}" for label in labels], name)
+        numbers = [campaign.results.lines[row] for row in rows]
+        lines += [about_several(slip, name, numbers) for slip in model.slips if slip.several]
+        expected = found.expected[_rows_of(campaign, j), j].tolist() if goal else [math.nan] * len(rows)
+        texts = [f"{name} = {campaign.results.cells(name)[row]}" for row in rows]
+        lines += [*_about_flagged(model, numbers, texts, expected), *_about_held(model, numbers, texts, name, goal)]
     return lines
+
+
+def _about_flagged(
+    model: Any, numbers: Sequence[int], texts: Sequence[str], expected: Sequence[float]
+) -> Iterator[str]:
+    """Lines about flagged readings, but those that :func:`about_several` has."""
+    replicates, together = model.replicate_mask(), {row for slip in model.slips if slip.several for row in slip.rows}
+    for place in (~model.inlier_mask).nonzero().flatten().tolist():
+        if place in together:
+            continue
+        what = _distance(float(model.loo_zscore[place]), expected[place])
+        if not model.within_limits()[place]:
+            what = "is beyond the limits"
+        same = (replicates[place] & model.inlier_mask).nonzero().flatten().tolist()
+        other = f" Row {numbers[same[0]]} repeats its design" if same else ""
+        if same:
+            other += "; a third reading decides." if int(replicates[place].sum()) == 1 else ", as others do."
+        yield f"Row {numbers[place]} looks wrong: {texts[place]} {what}{fitting(model.slips, place, numbers)}.{other}"
+
+
+def _about_held(model: Any, numbers: Sequence[int], texts: Sequence[str], name: str, goal: bool) -> Iterator[str]:
+    """Lines about readings that are held on the good side."""
+    twice = model.replicate_mask().any(1)
+    for place in model.verdict(maximize=goal).held.nonzero().flatten().tolist():
+        then = "Measure it again before you rely on it"
+        if twice[place]:
+            then = "The other reading of its design disagrees"
+        yield (
+            f"Row {numbers[place]}: {texts[place]} is far from all others that fit, and plausible only if {name} "
+            f"varies by factors{fitting(model.slips, place, numbers)}. {then}."
+        )
 
 
 def _distance(zscore: float, expected: float) -> str:
@@ -256,6 +297,9 @@ def _parser() -> argparse.ArgumentParser:
     lists["observe"] = "columns that are observed and cannot be set"
     for name, what in lists.items():
         parser.add_argument(f"--{name}", nargs="+", action="extend", default=[], metavar="COLUMN", help=what)
+    parser.add_argument(
+        "--batch", metavar="COLUMN", help="a batch, day or instrument, whose readings share a deviation"
+    )
     parser.add_argument("--worst", type=float, default=0.1, help="share of conditions to be good in; default 0.1")
     for name, metavar, what in (
         ("bounds", "COLUMN=LOW:HIGH", "range of a parameter; default: that of its column"),
@@ -273,6 +317,7 @@ def _parser() -> argparse.ArgumentParser:
         default="auto",
         help="whether a logarithm or a root of the readings may be modeled, which the data choose; default auto",
     )
+    parser.add_argument("-o", "--output", type=Path, metavar="CSV", help="a new file, with all columns of the readings")
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw readings, predictions and parameters")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N; default cpu, faster below 300 readings")

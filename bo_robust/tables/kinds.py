@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from bo_robust.tables.cells import TableError, quantity, word, written
@@ -16,6 +16,8 @@ LEVELS = 3  # a column of so few values has levels of a plan, from which no step
 CHANCE = 0.05  # of values that are all multiples of a step by accident, above which the step is not taken for one
 MOST_STEPS = 4096  # of a column; wider ranges are continuous, and rounded in the end
 DIGITS = 1e5  # steps of a range, beyond which decimals are those of a computer
+SIGNIFICANT = 6  # digits of a range in which its values are printed
+SLACK = 1e-9  # of a step, by which a range may miss it
 FINEST = 12  # decimals up to which a step is looked for
 
 
@@ -47,7 +49,8 @@ class Categorical(Column):
 
     @classmethod
     def recognizes(cls, name: str, cells: Sequence[str], options: ColumnOptions) -> bool:
-        return len(cells) > 0 and name not in options.bounds and all(written(cell) is None for cell in cells)
+        free = name not in options.bounds and name not in options.steps  # which are of numbers
+        return len(cells) > 0 and free and all(written(cell) is None for cell in cells)
 
     @classmethod
     def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Categorical:
@@ -63,6 +66,9 @@ class Categorical(Column):
 
     def decode(self, value: float) -> str:
         return "" if math.isnan(value) else self.categories[round(value)]
+
+    def on_grid(self, value: float) -> float:
+        return value if math.isnan(value) else float(round(value))
 
     @property
     def grid(self) -> list[float]:
@@ -92,6 +98,7 @@ class Numeric(Column):
     step: float | None = None
     levels: tuple[float, ...] = ()  # that the user lists
     mark: str = "."
+    typed: Mapping[float, str] = field(default_factory=dict)  # values of files, as cells that have them
 
     @classmethod
     def recognizes(cls, name: str, cells: Sequence[str], options: ColumnOptions) -> bool:
@@ -118,8 +125,17 @@ class Numeric(Column):
         if beyond := [level for level in levels if not low <= level <= high]:
             raise TableError(f"--levels {name}={beyond[0]:g} lies beyond --bounds {name}={low:g}:{high:g}; widen them.")
         step = options.steps.get(name, {"integer": 1.0, "continuous": None}.get(kind or "", _step(values)))
+        if kind == "integer" and step is not None and not step.is_integer():
+            raise TableError(f"--step {name}={step:g} is no whole number, as --integer says; leave one out.")
         unit, observed = next(iter(units), ""), name in options.conditions
-        return cls(name, (low, high), observed, unit, step, levels, tables[0].mark)
+        if step is not None and math.floor(high / step + SLACK) < math.ceil(low / step - SLACK):
+            if name in options.steps:
+                raise TableError(
+                    f"no multiple of --step {name}={step:g} is in {low:g} to {high:g}; change one of them."
+                )
+            step = None
+        mark, seen = tables[0].mark, [(value, cell.text) for cell, value in zip(cells, values, strict=True)]
+        return cls(name, (low, high), observed, unit, step, levels, mark, dict(reversed(seen)))
 
     def codes(self, table: Table) -> list[float]:
         return [math.nan if value is None else value for value in table.values(self.name)]
@@ -127,9 +143,12 @@ class Numeric(Column):
     def decode(self, value: float) -> str:
         if math.isnan(value):
             return ""
-        if self.step is not None and self.step >= 1.0 and float(self.step).is_integer() and value.is_integer():
-            return str(int(value))
-        return f"{value:.6g}".replace(".", self.mark)
+        seen = written(self.typed.get(value, ""))
+        if seen is not None and seen.decimal in ("", self.mark) and not (seen.has_groups or seen.unit):
+            return self.typed[value]
+        text = next(t for t in (f"{value:.15g}", repr(value)) if float(t) == value).replace(".", self.mark)
+        # Three digits behind a comma may be thousands; a fourth one says that they are not.
+        return re.sub(r"^(-?[1-9]\d{0,2},\d{3})(?!\d)", r"\g<1>0", text)
 
     @property
     def grid(self) -> list[float]:
@@ -138,16 +157,26 @@ class Numeric(Column):
         if self.step is None or self.observed or (self.span[1] - self.span[0]) / self.step >= MOST_STEPS:
             return []
         low, high = (end / self.step for end in self.span)
-        return [_rounded(k * self.step) for k in range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)]
+        return [_rounded(k * self.step) for k in range(math.ceil(low - SLACK), math.floor(high + SLACK) + 1)]
 
     def on_grid(self, value: float) -> float:
-        if self.step is None or self.grid or self.observed or math.isnan(value):
+        """The number that is printed and read back: a value of a file, of the grid, or one of few digits."""
+        if math.isnan(value) or value in self.typed:
             return value
-        return _rounded(round(value / self.step) * self.step)
+        if grid := self.grid:
+            return min(grid, key=lambda level: abs(level - value))
+        low, high = self.span
+        if self.step is not None and not self.observed:
+            first, last = math.ceil(low / self.step - SLACK), math.floor(high / self.step + SLACK)
+            return _rounded(min(max(round(value / self.step), first), last) * self.step)
+        size = high - low or abs(value) or 1.0
+        rounded = round(value, SIGNIFICANT - 1 - math.floor(math.log10(size))) + 0.0
+        return min(max(rounded, low), high) if low < high else rounded
 
     def __str__(self) -> str:
-        step = "" if self.step is None else ", whole" if self.step == 1.0 else f", in steps of {self.step:g}"
-        values = f"{self.span[0]:g} to {self.span[1]:g}{step}".replace(".", self.mark)
+        low, high, size = (f"{x or 0.0:.12g}".replace(".", self.mark) for x in (*self.span, self.step))
+        step = "" if self.step is None else ", whole" if self.step == 1.0 else f", in steps of {size}"
+        values = f"{low} to {high}{step}"
         if self.levels:
             values = _some_of([self.decode(level) for level in self.levels])
         elif self.observed and self.span == (0.0, 0.0):
@@ -155,7 +184,65 @@ class Numeric(Column):
         return f"{self.title} ({values})"
 
 
-KINDS: list[type[Column]] = [Categorical, Numeric]  # a column is of the first that recognizes its cells
+@dataclass(frozen=True)
+class Ratio(Numeric):
+    """Ratios such as 1:10, of which a search sees the side that varies, or the quotient where both do."""
+
+    options: ClassVar[Mapping[str, str]] = {"ratio": "columns of ratios, such as 1:10"}
+    has_form: ClassVar[bool] = True
+    before: str = ""  # the side that all cells have, with the colon
+    behind: str = ""
+
+    @classmethod
+    def recognizes(cls, name: str, cells: Sequence[str], options: ColumnOptions) -> bool:
+        sure = re.search(r":|ratio|verh[äa]lt", name, re.IGNORECASE) or not all(map(TIME.fullmatch, cells))
+        return bool(cells) and bool(sure) and None not in map(_sides, cells)
+
+    @classmethod
+    def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Ratio:
+        sides = [_sides(cell.text) for cell in cells]
+        if None in sides:
+            wrong = cells[sides.index(None)]
+            raise TableError(f"{wrong.where}: {wrong.text!r} is no ratio such as 1:10; correct it.")
+        first, second = ({pair[i] for pair in sides if pair} for i in (0, 1))
+        before = f"{min(first)}:" if len(first) == 1 else ""
+        behind = "" if before else f":{min(second)}" if len(second) == 1 else ":1"
+        form = cls(name, (0.0, 0.0), before=before, behind=behind)
+        plain = [cell._replace(text=form._plain(cell.text)) for cell in cells]
+        levels = {**options.levels, name: [form._plain(text) for text in options.levels.get(name, ())]}
+        read = super().read(name, plain, [form._table(table) for table in tables], replace(options, levels=levels))
+        assert isinstance(read, Ratio)
+        return replace(read, before=before, behind=behind)
+
+    def codes(self, table: Table) -> list[float]:
+        return super().codes(self._table(table))
+
+    def decode(self, value: float) -> str:
+        return "" if math.isnan(value) else f"{self.before}{super().decode(value)}{self.behind}"
+
+    def _table(self, table: Table) -> Table:
+        i = table.names.index(self.name)
+        return replace(table, rows=[[*row[:i], self._plain(row[i]), *row[i + 1 :]] for row in table.rows])
+
+    def _plain(self, cell: str) -> str:
+        """What varies, as a number in a cell."""
+        if (sides := _sides(cell)) is None:
+            return cell
+        if self.before or self.behind == f":{sides[1]}":
+            return sides[1 if self.before else 0]
+        a, b = (quantity(side) for side in sides)
+        return f"{a / b:.15g}".replace(".", "," if "," in cell else ".")
+
+
+TIME = re.compile(r"\d{1,2}:[0-5]\d")
+
+
+def _sides(cell: str) -> tuple[str, str] | None:
+    match = re.fullmatch(r"(\d+(?:[.,]\d+)?) ?: ?(\d*[1-9]\d*(?:[.,]\d+)?|0[.,]\d+)", cell)
+    return None if match is None else (match[1], match[2])
+
+
+KINDS: list[type[Column]] = [Ratio, Categorical, Numeric]  # a column is of the first that recognizes its cells
 
 
 def _some_of(values: Sequence[str]) -> str:
@@ -180,4 +267,4 @@ def _whole(value: float) -> bool:
 
 
 def _rounded(value: float) -> float:
-    return float(f"{value:.12g}")
+    return float(f"{value:.12g}") + 0.0  # which is no -0

@@ -13,8 +13,11 @@ from bo_robust.tables.columns import ColumnOptions
 from bo_robust.tables.kinds import kind_of
 from bo_robust.tables.questions import Question
 from bo_robust.tables.table import Table
+from bo_robust.tables.unclear import about_blanks, is_grouped, is_screen, unclear
 
+BATCH = "a batch, as --batch says"
 WRONG = 0.05  # share of rows that may be wrong
+BLANK = "blank where it may have values"  # which is asked about
 FEW = 3  # rows that may repeat an outcome by accident
 IDENTIFIER = re.compile(
     r"((new|old|run|row|exp|expt|experiment|sample|entry|reaction|rxn|trial|well|versuch|probe|essai)?[ _.-]?"
@@ -26,19 +29,39 @@ IDENTIFIER = re.compile(
 def left_out(
     results: Table, listed: Table | None, outcomes: Sequence[str], options: ColumnOptions, questions: list[Question]
 ) -> dict[str, str]:
-    """Columns that are neither parameters nor outcomes, each with the reason; adds ``questions`` where in doubt."""
+    """Columns that are neither parameters nor outcomes, each with the reason; adds ``questions`` where in doubt.
+
+    Nothing else is looked for in columns that are asked about.
+    """
     reasons: dict[str, str] = {}
+    asked: dict[str, str] = {}
     source = results if listed is None else listed
     for name in dict.fromkeys([*source.names, *results.names]):
         if name not in outcomes and name not in options.named:
-            reason = "not among --parameters" if options.parameters else _reason(name, results, listed, outcomes)
+            # Behind the outcome stand other outcomes and remarks, unless all parameters do.
+            before = results.names[: min(results.names.index(outcome) for outcome in outcomes)]
+            ahead = name in before or all(other in reasons for other in before)
+            reason = "not among --parameters" if options.parameters else _reason(name, results, listed, outcomes, ahead)
             reason = "as --ignore says" if name in options.ignored else reason
-            reasons |= {name: reason} if reason else {}
+            reason = BATCH if name == options.batch else reason
+            if isinstance(reason, Question):
+                questions.append(reason)
+                asked[name] = reason.text
+            elif reason:
+                (asked if reason == BLANK else reasons)[name] = reason
+    kinds = {*options.kinds, *options.bounds, *options.levels, *options.steps}
+    for name in (name for name in source.names if name in options.named - kinds):
+        if question := unclear(name, [cell for cell in source.cells(name) if not is_pending(cell)]):
+            questions.append(question)
+            asked[name] = question.text
+    questions += about_blanks(results, [name for name, reason in asked.items() if reason == BLANK])
     questions += _about_sides(results, outcomes, reasons, options)
-    return reasons
+    return reasons | asked
 
 
-def _reason(name: str, results: Table, listed: Table | None, outcomes: Sequence[str]) -> str | None:
+def _reason(
+    name: str, results: Table, listed: Table | None, outcomes: Sequence[str], ahead: bool
+) -> str | Question | None:
     """Why a column of which nobody says what it is is no parameter, by the first rule that holds; None where it is."""
     tables = [table for table in (results, listed) if table is not None and name in table.names]
     cells = [cell for table in tables for cell in table.cells(name)]
@@ -46,9 +69,15 @@ def _reason(name: str, results: Table, listed: Table | None, outcomes: Sequence[
     filled = [cell for cell in cells if not _is_missing(cell, words)]
     first, bounds, levels = next(iter(filled), ""), word(f"{name}=LOW:HIGH"), word(f"{name}=A,B")
     free = not kind_of(name, filled, ColumnOptions()).has_form
-    rules = (
+    pending = _is_blank_where_pending(results, name, outcomes, words)
+    sparse = 2 * len(filled) < len(cells)
+    names_rows = free and all(_names_rows(table, name) for table in tables)
+    question = unclear(name, filled) if ahead else None
+    screen = names_rows and ahead and listed is None and is_screen(name, filled)
+    rules: tuple[tuple[object, str | Question], ...] = (
         (not filled, f"no value yet; --bounds {bounds} or --levels {levels} makes it a parameter"),
         (listed is not None and name not in listed.names, f"not in {'' if listed is None else listed.path}"),
+        (question, question or ""),
         (
             free and _all(r"\d+(:\d\d){1,2}", filled),
             f"times of day such as {first}; write durations as numbers of minutes",
@@ -57,11 +86,13 @@ def _reason(name: str, results: Table, listed: Table | None, outcomes: Sequence[
         (any(re.fullmatch(r"0\d+", cell) for cell in filled), "codes with leading zeros"),
         (_counts_rows(tables[-1], name), "counts the rows"),
         (_numbers_rows(name, filled), "names the rows"),
-        (free and _all(r"[\d.,]+ ?(-|–|to) ?[\d.,]+.*", filled), f"ranges such as {first}; write one number"),
-        (_is_blank_where_pending(results, name, outcomes, words), f"blank where {outcomes[0]} is, so an outcome"),
-        (2 * len(filled) < len(cells), "blank in most rows"),
+        (free and _all(r"[\d.,]+ ?(-|–|to) ?[\d.,]+[^-–]*", filled), f"ranges such as {first}; write one number"),
+        (ahead and (pending or (sparse and (is_grouped(cells) or not words))), BLANK),
+        (pending, f"blank where {outcomes[0]} is, so an outcome"),
+        (sparse, "blank in most rows"),
         (any(_repeats(results, name, y) for y in outcomes), f"nearly the same as {outcomes[0]}, so readings of it"),
-        (free and all(_names_rows(table, name) for table in tables), "a text of its own in most rows"),
+        (isinstance(screen, Question), screen if isinstance(screen, Question) else ""),
+        (names_rows and not screen, "a text of its own in most rows"),
         (listed is None and len(set(cells)) == 1 and len(cells) > 1, "one value only"),
     )
     return next((reason for holds, reason in rules if holds), None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from bo_robust.tables.cells import TableError, quantity, written
@@ -14,6 +15,10 @@ from bo_robust.tables.table import Table, named, plain
 
 REQUIREMENT = re.compile(r"(?P<column>.+?)\s*(?P<sign>>=|<=|≥|≤|>|<)\s*(?P<limit>[^<>=]+)")
 TERM = re.compile(r"\s*(?P<sign>[+-]?)\s*(?P<factor>\d[\d.,]*)?\s*\*?\s*")
+WITHOUT_EFFECT = [  # pairs of options for one column, beside those of two kinds
+    *({"categorical", "bounds"}, {"categorical", "step"}),
+    *({"continuous", "step"}, {"continuous", "levels"}, {"levels", "step"}),
+]
 
 Sum = tuple[list[str], list[float], float]  # names, factors and right-hand side
 
@@ -42,18 +47,29 @@ def column_options(options: argparse.Namespace, tables: Sequence[Table], constra
             raise TableError(f"--step {text} must be larger than 0.")
     if options.condition and options.observe:
         raise TableError("give --condition or --observe: conditions are all set for a test, or none is.")
+    said = {kind: names_in(getattr(options, kind), tables) for one in KINDS for kind in one.options}
+    kinds = {name: kind for kind, names in said.items() for name in names}
+    _check_effect({**said, "bounds": bounds, "levels": levels, "step": steps})
     return ColumnOptions(
         parameters=names_in(options.parameters, tables),
         ignored=names_in(options.ignore, tables),
-        kinds={
-            name: said for kind in KINDS for said in kind.options for name in names_in(getattr(options, said), tables)
-        },
+        kinds=kinds,
         bounds=bounds,
         levels=levels,
         steps=steps,
         constrained=constrained,
+        batch=None if options.batch is None else table.find(options.batch),
         conditions=names_in([*options.condition, *options.observe], [table]),
     )
+
+
+def _check_effect(given: Mapping[str, Iterable[str]]) -> None:
+    """Raise ``TableError`` where, of two options for one column, one would have no effect."""
+    for (one, names), (other, others) in combinations(given.items(), 2):
+        both = sorted({*names} & {*others})
+        kinds = not {one, other} & {"bounds", "levels", "step"}
+        if both and (kinds or {one, other} in WITHOUT_EFFECT):
+            raise TableError(f"--{one} and --{other} contradict each other for {both[0]!r}; leave one out.")
 
 
 def requirement(text: str) -> tuple[str, str, float]:

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from bo_robust.tables.cells import SPACES, TableError, Written, decimal_marks, is_pending, other, word, written
+from bo_robust.tables.cells import ABOUT, SPACES, TableError, Written, decimal_marks, is_pending, other, word, written
+from bo_robust.tables.excel import read_sheet
+from bo_robust.tables.rows import Lines, experiments
 from bo_robust.utils.specs import nearest
 
 OTHER_FILES = (".json", ".jsonl", ".numbers", ".ods", ".parquet", ".pdf", ".xls")
@@ -113,8 +114,12 @@ def plain(name: str) -> str:
     return re.sub(r"\s*[\[(][^\[(]*[\])]$", "", name.translate(SPACES)).strip().casefold() or name
 
 
-def read_table(path: Path | str, wanted: Iterable[str] = (), decimal: str | None = None) -> Table:
+def read_table(
+    path: Path | str, wanted: Iterable[str] = (), decimal: str | None = None, unnamed: bool = False
+) -> Table:
     """Read a CSV file, or ``file.xlsx:sheet``; raises ``TableError`` where it is no table with names.
+
+    Of columns without a name, the first may stand before all others, and others only where ``unnamed`` ones may.
 
     The names are in the first row that has all those ``wanted``, else in the fullest of the first rows. A row beside
     it of texts alone, above or below which all columns hold numbers, has units.
@@ -124,55 +129,65 @@ def read_table(path: Path | str, wanted: Iterable[str] = (), decimal: str | None
         raise TableError(f"{path} is of a kind that is not read; save it as CSV (UTF-8) or as .xlsx.")
     notes: list[str] = []
     if match is not None:
-        grid, separator = _excel(Path(match[1]), match[2]), ","
+        grid, separator = read_sheet(Path(match[1]), match[2], notes), ","
     else:
         grid, separator = _csv(Path(path), notes)
     kept = [(i + 1, row) for i, row in enumerate(grid) if any(row)]
     if not kept:
         raise TableError(f"{path} is empty; its first row must name the columns.")
-    names, above, below = _columns(path, kept, _header([row for _, row in kept], wanted), notes)
+    names, above, below = _columns(path, kept, _header([row for _, row in kept], wanted), unnamed, notes)
     units = {}
     if below and _is_units(below[0][1], [row for _, row in below[1:]]):
         (line, row), *below = below
         units = _units(names, row)
         notes.append(f"Row {line} holds units.")
-    elif above and sum(map(bool, above[-1][1])) > len(names) / 2 and _is_units(above[-1][1], [r for _, r in below]):
+    elif above and _names_units(names, above[-1][1]) and _is_units(above[-1][1], [r for _, r in below]):
         *above, (line, row) = above
         units = _units(names, row)
         notes.append(f"Row {line} holds units.")
     notes += [f"Row {line} is above the names, and is not read." for line, _ in above]
     lines, rows = [line for line, _ in below], [row for _, row in below]
+    if about := [(line, c) for line, row in below for c in row if ABOUT.match(c) and written(c)]:
+        notes.append(f"Row {about[0][0]} has {about[0][1]!r}, which is read as the number alone.")
     mark = decimal or _decimal_mark(path, rows)
     return Table(Path(path), names, rows, lines, units, separator, mark, decimal is not None, tuple(notes))
 
 
-Lines = list[tuple[int, list[str]]]  # rows with their number in the file
-
-
-def _columns(path: Path | str, kept: Lines, header: int, notes: list[str]) -> tuple[list[str], Lines, Lines]:
+def _columns(
+    path: Path | str, kept: Lines, header: int, unnamed: bool, notes: list[str]
+) -> tuple[list[str], Lines, Lines]:
     """The names, and the rows above and below them, of columns that hold something."""
     width = max(i + 1 for i, name in enumerate(kept[header][1]) if name)
-    for line, row in kept[header + 1 :]:
-        if extra := [cell for cell in row[width:] if cell]:
-            raise TableError(f"{path}, row {line} has the cell {extra[0]!r} beyond the last name; name its column.")
-    while width > 2 and len(kept) > header + 1 and _is_note(kept[-1][1]):
-        notes.append(f"Row {kept[-1][0]} is a note below the table, and is not read.")
-        kept = kept[:-1]
-    while len(kept) > header + 2 and _is_summary(kept[-1][1], [row for _, row in kept[header + 1 : -1]]):
-        notes.append(f"Row {kept[-1][0]} sums up what is above, and is not read.")
-        kept = kept[:-1]
-    rows = [(row + [""] * width)[:width] for _, row in kept]
-    used = [i for i, name in enumerate(rows[header]) if name or any(row[i] for row in rows[header + 1 :])]
-    named_rows = [(line, [row[i] for i in used]) for (line, _), row in zip(kept, rows, strict=True)]
-    line, names = named_rows[header]
-    if len(used) > 1 and used[0] == 0 and not names[0]:  # as pandas writes an index
-        notes.append("Column 1 has no name, and is not read.")
-        named_rows, used, names = [(line, row[1:]) for line, row in named_rows], used[1:], names[1:]
-    if unnamed := [i for i, name in zip(used, names, strict=True) if not name]:
-        raise TableError(f"{path}: column {unnamed[0] + 1} has no name in row {line}.")
+    below = experiments(kept[header + 1 :], width, notes)
+    beyond = [(line, cell) for line, row in below for cell in row[width:] if cell]
+    if beyond and not (unnamed and 2 * len(beyond) > len(below)):  # in few rows, they may be shifted
+        line, cell = beyond[0]
+        raise TableError(f"{path}, row {line} has the cell {cell!r} beyond the last name; name its column.")
+    notes += ["Cells beyond the last name are not read."] * bool(beyond)
+    rows = [(line, (row + [""] * width)[:width]) for line, row in [*kept[: header + 1], *below]]
+    line, names = rows[header]
+    used = [i for i, name in enumerate(names) if name or any(row[i] for _, row in rows[header + 1 :])]
+    blank = [i for i in used if not names[i]]
+    gone = blank if unnamed else [0] if len(used) > 1 and blank[:1] == [0] else []  # as pandas writes an index
+    notes += [f"Column {i + 1} has no name, and is not read." for i in gone]
+    if unread := [i for i in blank if i not in gone]:
+        raise TableError(f"{path}: column {unread[0] + 1} has no name in row {line}.")
+    named_rows = [(line, [row[i] for i in used if i not in gone]) for line, row in rows]
+    names = named_rows[header][1]
+    if header and len(set(names)) < len(names):
+        names = _with_groups(names, named_rows[header - 1][1])
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         raise TableError(f"{path} has two columns {twice[0]!r}; rename one.")
     return names, named_rows[:header], named_rows[header + 1 :]
+
+
+def _with_groups(names: Sequence[str], above: Sequence[str]) -> list[str]:
+    """Names of which several are the same, behind those of their groups in the row above."""
+    groups = list(above)
+    for i, left in enumerate(groups[:-1]):
+        groups[i + 1] = groups[i + 1] or left
+    pairs = zip(groups, names, strict=True)
+    return [f"{group} {name}" if group not in ("", name) and names.count(name) > 1 else name for group, name in pairs]
 
 
 def _decimal_mark(path: Path | str, rows: list[list[str]]) -> str:
@@ -190,33 +205,13 @@ def _decimal_mark(path: Path | str, rows: list[list[str]]) -> str:
 
 def _header(rows: list[list[str]], wanted: Iterable[str]) -> int:
     """The place of the row that has the names."""
-    wanted = list(wanted)
-    for i, row in enumerate(rows):
-        if wanted and all(named(name, row) is not None for name in wanted):
-            return i
+    wanted, counts = list(wanted), [len([cell for cell in row if cell]) for row in rows]
+    found = [i for i, row in enumerate(rows) if wanted and all(named(name, row) is not None for name in wanted)]
+    if found:  # below it, names may stand under those of groups, which are merged
+        return max([i for i in found[:2] if i <= found[0] + 1], key=counts.__getitem__)
     # The first rows end where the first number comes; titles have one cell.
     first = next((i for i, row in enumerate(rows) if any(written(cell) for cell in row)), len(rows))
-    counts = [len([cell for cell in row if cell]) for row in rows[: max(first, 1)]]
-    return counts.index(max(counts))
-
-
-def _is_note(row: Sequence[str]) -> bool:
-    """Whether a row has one cell, a text."""
-    filled = [cell for cell in row if cell]
-    return len(filled) == 1 and written(filled[0]) is None
-
-
-def _is_summary(row: Sequence[str], above: Sequence[Sequence[str]]) -> bool:
-    """Whether a row has two cells, fewer than those above, one a text where these have numbers, as "mean" and 51.2."""
-    filled = [(i, cell) for i, cell in enumerate(row) if cell]
-    short = [other for other in above if sum(map(bool, other)) <= 2]
-    if len(filled) != 2 or 2 * len(short) > len(above):
-        return False
-    columns = {i: [other[i] for other in above if i < len(other) and other[i]] for i, _ in filled}
-    return any(
-        written(cell) is None and not is_pending(cell) and columns[i] and all(written(one) for one in columns[i])
-        for i, cell in filled
-    )
+    return counts.index(max(counts[: max(first, 1)]))
 
 
 def _is_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
@@ -228,6 +223,11 @@ def _is_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
             return False
         numeric += bool(cell) and bool(cells) and all(written(one) for one in cells)
     return numeric > 0
+
+
+def _names_units(names: Sequence[str], above: Sequence[str]) -> bool:
+    """Whether a row above the names may have units: it is as wide, and repeats no name, as merged cells do."""
+    return sum(map(bool, above)) > len(names) / 2 and all(map(str.__ne__, names, above))
 
 
 def _units(names: Sequence[str], row: Sequence[str]) -> dict[str, str]:
@@ -274,37 +274,3 @@ def _text(path: Path, raw: bytes, notes: list[str]) -> str:
             raise TableError(f"{path} is not UTF-8 text; save it as CSV (UTF-8).") from None
     notes.append(f"{path} is not UTF-8 text, and was read as Latin-1.")
     return raw.decode("latin-1")
-
-
-def _excel(path: Path, sheet: str | None) -> list[list[str]]:
-    """The cells of a sheet, as Excel shows them."""
-    try:
-        import openpyxl
-    except ImportError:
-        raise TableError(f'{path} needs openpyxl: pip install "bo-robust[excel]", or save it as CSV (UTF-8).') from None
-    try:
-        books = [openpyxl.load_workbook(path, data_only=values) for values in (True, False)]
-    except OSError as error:
-        raise TableError(f"{path}: {error.strerror or error}.") from None
-    except Exception as error:  # of zip files and XML
-        raise TableError(f"{path} is no file that Excel wrote: {error}.") from None
-    sheets = [one.title for one in books[0].worksheets if any(any(row) for row in one.values)]
-    if sheet is None and len(sheets) > 1:
-        raise TableError(f"{path} has the sheets {', '.join(sheets)}; say which, such as {path}:{sheets[0]}.")
-    if (chosen := sheet or next(iter(sheets), books[0].sheetnames[0])) not in books[0].sheetnames:
-        raise TableError(f"{path} has no sheet {chosen!r}; {nearest(chosen, books[0].sheetnames)}.")
-    rows = []
-    for values, formulas in zip(books[0][chosen].rows, books[1][chosen].rows, strict=True):
-        rows.append([_shown(path, value, formula) for value, formula in zip(values, formulas, strict=True)])
-    return rows
-
-
-def _shown(path: Path, cell: Any, formula: Any) -> str:
-    value = cell.value
-    if value is None:
-        if formula.value is not None:
-            raise TableError(f"{path}, cell {cell.coordinate} has a formula without a value; save the file in Excel.")
-        return ""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value).translate(SPACES).strip()
-    return f"{100.0 * value:.15g} %" if "%" in cell.number_format else f"{value:.15g}"

@@ -22,6 +22,7 @@ from bo_robust.integrations.ax import (
     generation_strategy,
     outlier_trials,
     recommend,
+    slips,
 )
 from bo_robust.proposals.methods import METHODS as DECLARED
 
@@ -271,6 +272,16 @@ def test_limits_of_a_metric_are_stored_and_named(tmp_path):
     for limits in ((0, 100), {"y": 100}, None):
         with pytest.raises(ValueError, match="outcome_limits must give the ends of each metric"):
             generation_strategy(outcome_limits=limits)
+
+
+def test_slips_have_the_trials_they_concern():
+    client = make("robust", initial=20)
+    for index in range(20):
+        _, p = ask(client)
+        client.complete_trial(trial_index=index, raw_data={"y": (10.0 if index == 9 else 1.0) * (5.0 + f(p))})
+    ask(client)
+    assert outlier_trials(client) == [9]
+    assert slips(client) == [("decimal point", [9])]
 
 
 def test_nothing_is_recommended_without_a_model_or_by_another_strategy():

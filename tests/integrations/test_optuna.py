@@ -190,6 +190,16 @@ def test_changed_bounds_are_modeled_once_a_trial_has_them(calls, before, now):
     assert 0.5 <= study.sampler.recommend(study).x["x"] <= 1.1
 
 
+def test_slips_have_the_trials_they_concern():
+    study, space = make("robust"), {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
+    for k in range(16):
+        x = 0.618 * k % 1.0
+        add(study, x, space, value=round(50.0 + 40.0 * math.sin(5.0 * x), 1) * (10.0 if k == 9 else 1.0))
+    assert [t.number for t in study.sampler.outlier_trials(study)] == [9]
+    ((kind, trials),) = study.sampler.slips(study)
+    assert (kind, [t.number for t in trials]) == ("decimal point", [9])
+
+
 @pytest.mark.parametrize(
     ("ranges", "modeled"),
     [

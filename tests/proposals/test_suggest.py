@@ -448,6 +448,7 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"categorical": {0: [0.0, 1.0]}}, r"X has 2.0 in column 0, which categorical\[0\] lacks; add it"),
         ({"conditions": [0], "categorical": {1: [0, 1]}}, r"X has 0.5 in column 1, which categorical\[1\] lacks"),
         ({"conditions": [0], "discrete": {1: [0, 2]}}, r"discrete\[1\] has 2.0, beyond the bounds -1.0 and 1.0"),
+        ({"conditions": [1], "discrete": {1: [0, 2]}}, r"discrete\[1\] has 2.0, beyond the bounds -1.0 and 1.0"),
         ({"conditions": [0], "discrete": {2: [0, 2]}}, "discrete has column 2"),
         ({"X_pending": [[1.0]]}, "X_pending must be"),
         ({"q": -1}, "q must"),

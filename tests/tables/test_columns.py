@@ -61,6 +61,48 @@ def test_rows_that_sum_up_are_not_read(campaign):
 
 
 @pytest.mark.parametrize(
+    "word", ["Mean", "SD", "Max.", "n", "average (n=8)", "Mittelwert", "moyenne", "标准差", "St. Dev."]
+)
+@pytest.mark.parametrize("place", [0, 4])
+def test_rows_of_statistics_are_not_read(campaign, word, place):
+    """Beside identifiers, or with the word behind."""
+    table = with_column("id", [f"R{i:02d}" for i in range(8)]) if place == 0 else text()
+    row = [81.2, 3.1, 1.4, 30.1]
+    row.insert(place, word)
+    for rest in ("", ",".join(["Median", *map(str, row[1:])]) + "\n"):
+        read = campaign(table + ",".join(map(str, row)) + "\n" + rest)
+        assert len(read.read) == len(ROWS)
+        assert "Row 10 sums up what is above, and is not read." in read.introduction()
+
+
+def test_statistics_between_blocks_are_not_read_and_levels_are(campaign):
+    table = with_column("id", ["R1", "R2", "R3", "mean", "R4", "R5", "R6", "mean"])
+    assert len(campaign(table).read) == 6
+    speeds = ["min", "max", "mid", "max", "mid", "min", "mid", "max"]
+    assert len(campaign(with_column("speed", speeds)).read) == 8
+    assert len(campaign(with_column("dried", ["y", "y", "n", "y", "y", "n", "y", "n"])).read) == 8
+
+
+def test_numbers_of_experiments_to_come_are_not_read(campaign):
+    read = campaign(with_column("id", range(1, 9)) + "9,,,,\n10,,,,\n")
+    assert (len(read.read), len(read.pending)) == (8, 0)
+    assert "Row 10 has the number of an experiment alone, and is not read." in read.introduction()
+
+
+def test_columns_without_names_are_no_matter_to_named_parameters(campaign):
+    rows = [(i, *row[:2], 9 - i, *row[2:], "a") for i, row in enumerate(ROWS)]
+    table = text(rows, ["", *NAMES[:2], "", *NAMES[2:]])
+    with pytest.raises(TableError, match="row 2 has the cell 'a' beyond the last name"):
+        campaign(table)
+    read = campaign(table, "--parameters", "temperature,catalyst")
+    assert names(read) == {"temperature", "catalyst"}
+    lines = [f"Column {i} has no name, and is not read." for i in (1, 4)]
+    assert set(read.introduction()) >= {*lines, "Cells beyond the last name are not read."}
+    with pytest.raises(TableError, match="column 4 has no name"):
+        campaign(table.replace(",a\n", "\n"))
+
+
+@pytest.mark.parametrize(
     ("name", "cells"), [("heat", range(60, 140, 10)), ("heat (°C)", range(21, 29)), ("speed", range(65, 105, 5))]
 )
 def test_a_parameter_that_rises_row_by_row_is_one(campaign, name, cells):
@@ -84,7 +126,7 @@ def test_a_parameter_that_rises_row_by_row_is_one(campaign, name, cells):
         ("date", ["03.11.2026"] * 4 + ["04.11.2026"] * 4, "dates"),
         ("date", ["3/11/26"] * 4 + ["4/11/26"] * 4, "dates"),
         ("date", ["2026-03-03 14:30"] * 8, "dates"),
-        ("stirred", ["14:30", "2:15", "0:45", "1:30:00"] * 2, "times of day such as 14:30; write durations as numbers"),
+        ("stirred", [f"{i}:30" for i in range(14, 22)], "times of day such as 14:30; write durations as"),
         ("remark", ["hazy", "dark", "", "", "", "", "", ""], "blank in most rows"),
         ("sample", [f"JB-{i}" for i in range(8)], "a text of its own in most rows"),
         ("code", ["094", "182", "071", "407", "069", "119", "137", "413"], "codes with leading zeros"),
@@ -99,6 +141,76 @@ def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, c
     assert f"Left out: {name} ({reason}" in read.introduction()[0]
     if reason in ("counts the rows", "codes with leading zeros"):
         assert names(campaign(table, "--parameters", f"{name},temperature")) == {name, "temperature"}
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "question"),
+    [
+        ("stirred", ["0:30", "2:15"] * 4, "may hold ratios or times such as 0:30 .*; say --ratio stirred, or --ignore"),
+        ("A:B", ["1:1", "2026-02-01", "1:1", "2:1"] * 2, "has '2026-02-01', maybe a level such as 1-2 that Excel made"),
+        ("levels", ["2-Jan", "1-Feb"] * 4, "has '2-Jan', maybe a level such as 1-2"),
+        ("levels", ["2026-02-01", "2026-01-02"] * 4, "has '2026-02-01', maybe a level such as 1-2"),
+        ("levels", ["02. Jan", "03. Mrz"] * 4, "has '02. Jan', maybe a level such as 1-2"),
+        ("levels", ["1/2/2026", "2/1/2026"] * 4, "has '1/2/2026', maybe a level such as 1-2"),
+        ("p", ["85 ± 2", "90 ± 2"] * 4, "has '85 ± 2', which is no number .*; say --categorical p, or --ignore p"),
+        ("c", ["<5", "none"] * 4, "has '<5', which is no number"),
+        (
+            "alkene",
+            list("ABCDEFGH"),
+            "'alkene' has a text of its own in most rows, such as 'A': a factor",
+        ),
+        (
+            "solvent",
+            ["DMF", "", "", "", "THF", "", "", ""],
+            "row 3 is blank in column 'solvent'",
+        ),
+        ("solvent", ["DMF", '"', '"', '"', "THF", '"', '"', '"'], "'solvent' has '\"', which is no value"),
+        ("solvent", ["DMF", "-", "-", "-", "THF", "-", "-", "-"], "row 3 is blank in column 'solvent'"),
+        ("dose", [5, 10, "", "", "", "", "", ""], "row 4 is blank in column 'dose'"),
+    ],
+)
+def test_what_can_mean_two_things_is_asked(campaign, name, cells, question):
+    with pytest.raises(TableError, match=question):
+        campaign(with_column(name, cells))
+    assert names(campaign(with_column(name, cells), "--ignore", name)) == ALL
+    assert names(campaign(with_column(name, cells, place=4), "--ignore", name)) == ALL
+
+
+def test_the_kind_of_a_named_parameter_is_asked_where_it_is_unclear(campaign):
+    table = with_column("mix", ["1:10", "1:20"] * 4)
+    with pytest.raises(TableError, match="'mix' may hold ratios or times such as 1:10"):
+        campaign(table, "--parameters", "mix,time")
+    for kind in ("--ratio", "--categorical"):
+        assert names(campaign(table, "--parameters", "mix,time", kind, "mix")) == {"mix", "time"}
+
+
+def test_a_screen_of_solvents_is_a_category(campaign):
+    cells = ["DMF", "2-MeTHF", "1,4-dioxane", "NMP", "THF", "CPME", "EtOAc", "water"]
+    assert names(campaign(with_column("Solvent", cells))) == {*ALL, "Solvent"}
+    assert names(campaign(with_column("entry", cells))) == ALL
+
+
+@pytest.mark.parametrize(
+    ("cells", "first", "printed"),
+    [
+        (["1:5", "1:10", "1:20", "1:2.5"], 5.0, "1:5"),
+        (["5:1", "10:1", "20:1", "2:1"], 5.0, "5:1"),
+        (["1:4", "2:1", "1:1", "2:3"], 0.25, "0.25:1"),
+    ],
+)
+def test_ratios_are_numbers(campaign, cells, first, printed):
+    read = campaign(with_column("acid : base", cells * 2))
+    (column,) = (column for column in read.columns if column.name == "acid : base")
+    assert column.codes(read.results)[0] == first
+    assert column.decode(first) == printed
+
+
+def test_half_a_row_is_refused_with_row_and_column(campaign):
+    table = text() + "85,,-,\n"
+    with pytest.raises(TableError, match=r"row 10 is blank in column 'time', 'catalyst' \(write what is"):
+        campaign(table)
+    with pytest.raises(TableError, match="row 10, column 'time' is blank: every design needs a value"):
+        campaign(table, "--parameters", "temperature,time")
 
 
 def test_a_second_outcome_is_no_parameter(campaign):
@@ -336,3 +448,49 @@ def test_columns_that_change_little_in_sum_are_no_mixture(campaign):
     assert campaign(text(rows, ["temperature", "a", "b", "yield"])).equalities == [(["a", "b"], [1.0, 1.0], 3.0)]
     rows = [(60 + i * i, 1 + i % 2, 2 - i % 2 + (i == 5), 10 + i) for i in range(8)]
     assert campaign(text(rows, ["temperature", "a", "b", "yield"])).equalities == []
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("batch", [1, 1, 1, 2, 2, 2, 3, 3]),
+        ("Lot no.", ["L17", "L18", "L17", "L18"] * 2),
+        ("day", ["Tue", "Wed", "Tue", "Wed"] * 2),
+        ("chemist", ["AK", "BM"] * 4),
+        ("plate_id", [1, 2] * 4),
+        ("catalyst lot", ["a", "b"] * 4),
+        ("measured on", ["HPLC-1", "HPLC-2"] * 4),
+        ("place", ["A1", "A2", "B1", "B2"] * 2),
+        ("ELN", [204, 204, 204, 205, 205, 206, 206, 206]),
+    ],
+)
+def test_a_column_that_looks_like_a_batch_is_asked_about(campaign, name, cells):
+    table = with_column(name, cells)
+    with pytest.raises(TableError, match=f"{name!r} looks like a batch; say --batch .* --ignore .* --categorical"):
+        campaign(table)
+    assert name not in names(campaign(table, "--ignore", name))
+    assert name in names(campaign(table, "--categorical", name))
+
+
+@pytest.mark.parametrize("name", ["run time", "batch size", "day length", "charge", "block copolymer", "lab scale"])
+def test_parameters_of_such_names_are_read(campaign, name):
+    assert name in names(campaign(with_column(name, [0.5, 1.5, 1, 2, 0.5, 1, 2, 1.5])))
+
+
+def test_a_row_must_be_one_experiment(campaign):
+    rows = [[*row[:3], what, row[3]] for row in ROWS for what in ("yield", "ee")]
+    with pytest.raises(TableError, match="'analyte' may say what was measured; a row must be one experiment"):
+        campaign(text(rows, [*NAMES[:3], "analyte", "value"]), goal="value")
+
+
+def test_names_of_recipes_beside_replicates_are_left_out(campaign):
+    def table(label):
+        return text(
+            [[label(i), *row[:3], row[3] + j] for i, row in enumerate(ROWS) for j in range(3)], ["medium", *NAMES]
+        )
+
+    assert "medium (names the designs)" in campaign(table(lambda i: f"M{i:02d}")).introduction()[0]
+    words = ["rich", "poor", "sweet", "salty", "acid", "buffered", "defined", "minimal"]
+    with pytest.raises(TableError, match="'medium' has a design of the other columns for each text; say --ignore"):
+        campaign(table(lambda i: words[i]))
+    assert "medium" in names(campaign(table(lambda i: words[i]), "--categorical", "medium"))

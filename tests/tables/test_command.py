@@ -113,13 +113,13 @@ def test_whole_numbers_are_recognized(write, capsys):
 
 
 def test_a_wide_range_of_whole_numbers_is_no_list(write, capsys):
-    table = [[10**9 + 10**7 * i + i % 2, f"{i}.0", -((i - 6) ** 2)] for i in range(14)]
+    table = [[10**9 + 10**7 * i + i % 2, f"{i * 5 % 14}.0", -((i - 6) ** 2)] for i in range(14)]
     assert call(write(table, header=["rate", "dose", "y"]), "-n", "3", target="y") == 0
     out, err = capsys.readouterr()
     designs = list(csv.DictReader(out.splitlines()))
     assert all(d["rate"] == str(int(d["rate"])) for d in designs)
     assert all(float(d["dose"]) % 1.0 == 0.0 for d in designs)  # a step, though written as 3.0
-    assert "Parameters: rate (1e+09 to 1.13e+09, whole), dose (0 to 13, whole)." in err
+    assert "Parameters: rate (1000000000 to 1130000001, whole), dose (0 to 13, whole)." in err
 
 
 def test_names_of_rows_and_ignored_columns_are_no_parameters(write, capsys):
@@ -202,6 +202,23 @@ def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
         (lambda t: None, ("--levels", "solvent=water,DMF,DMF"), "--levels solvent=water,DMF,DMF has DMF twice"),
         (lambda t: None, ("--bounds", "temperature=1,000:2,000"), "'1,000' may be 1 or 1000; write it without"),
         (lambda t: None, ("--condition", "solvent", "--observe", "temperature"), "give --condition or --observe"),
+        (
+            lambda t: None,
+            ("--categorical", "solvent", "--step", "solvent=2"),
+            "--categorical and --step contra",
+        ),
+        (lambda t: None, ("--continuous", "temperature", "--step", "temperature=2"), "--continuous and --step contra"),
+        (
+            lambda t: None,
+            ("--continuous", "solvent", "--categorical", "solvent"),
+            "--categorical and --continuous",
+        ),
+        (
+            lambda t: None,
+            ("--step", "temperature=40", "--bounds", "temperature=50:70"),
+            "no multiple of --step temperature=40",
+        ),
+        (lambda t: None, ("--step", "solvent=2"), r"row 2, column 'solvent': 'water' is no number"),
         (lambda t: None, ("--require", "purity"), "no requirement such as"),
         (lambda t: None, ("--where", "temprature <= 50"), "did you mean 'temperature'"),
         (lambda t: None, ("--minimize", "yield"), "maximized or minimized twice"),
@@ -465,3 +482,22 @@ def test_a_minimized_outcome_has_a_scale_of_its_own_sign(write, capsys):
     ]
     assert main([write(table, header=["temp", "cost"]), "--minimize", "cost"]) == 0
     assert "cost is modeled on a scale of its own (logarithm), on" in capsys.readouterr().err
+
+
+def test_a_file_of_designs_has_all_columns_of_the_readings(write, capsys, tmp_path):
+    table = [
+        [f"R{i}", "", f"{t:g} °C".replace(".", ","), s, "dark", str(y).replace(".", ",")]
+        for i, (t, s, y) in enumerate(rows())
+    ]
+    header = ["id", "time ()", "temperature", "solvent", "colour", "yield"]
+    path, new = write(table, header=header, separator=";"), tmp_path / "next.csv"
+    assert call(path, "-n", "2", "--parameters", "temperature,solvent", "-o", str(new)) == 0
+    printed = [row.split(";") for row in capsys.readouterr().out.splitlines()[1:]]
+    names, *designs = csv.reader(new.read_text(encoding="utf-8-sig").splitlines(), delimiter=";")
+    assert names == header
+    assert designs == [["", "", f"{t} °C", s, "", ""] for t, s in printed]
+    assert call(write([*table, *designs], header=header, separator=";"), "--parameters", "temperature,solvent") == 0
+    assert "16 readings, 2 pending" in capsys.readouterr().err
+    for existing in (str(new), path):
+        assert call(path, "-o", existing) == 2
+        assert capsys.readouterr().err.endswith("exists, and is not written over; name another file behind -o.\n")

@@ -85,8 +85,10 @@ from bo_robust.models.marginal_likelihood import Array
 from bo_robust.models.robust.conditioned_gp import Rows
 from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale, outcome_scales
 from bo_robust.models.robust.search import Detection, OutlierSearch, SearchData, rms
+from bo_robust.models.robust.slips import Expected, Readings, slip_of
 
 SCALE_EVIDENCE = 8.0  # nats by which another scale must improve on the given one: good outliers make data skewed, too
+BATCH_EVIDENCE = 0.0  # nats where batches are known: a factor that one shares is one deviation of logarithms alone
 WORST_RATIO = 1.1  # of the error of a learnt scale to that of the given one
 DECISIVE = 3.0  # multiples of ``SCALE_EVIDENCE`` beyond it from which on no row is held
 
@@ -123,14 +125,31 @@ def detect_at_present(data: SearchData, scale: OutcomeScale) -> Detection:
 def restate(data: SearchData, detection: Detection, probability: bool) -> Detection:
     """The detection with statistics at the hyperparameters of the model; that of an inlier if ``probability``."""
     found = OutlierSearch(data, detection.scale).at_present(detection.inliers)
-    kept = replace(found, held=detection.held)
-    return kept if probability else replace(kept, probability=detection.probability)
+    probabilities = found.probability if probability else detection.probability
+    for slip in detection.slips:
+        probabilities[list(slip.rows)] *= ~found.inliers[list(slip.rows)] / (1.0 + math.exp(min(slip.log_odds, 700.0)))
+    return replace(found, held=detection.held, slips=detection.slips, probability=probabilities)
+
+
+def with_single_slips(data: SearchData, detection: Detection, unit: float) -> Detection:
+    """The detection, with what may have happened to its other outliers and held rows, one by one."""
+    known = {row for slip in detection.slips for row in slip.rows}
+    rows = [row for row in np.flatnonzero(~detection.inliers | detection.held).tolist() if row not in known]
+    if detection.loo_mean is None or detection.loo_variance is None:
+        return detection
+    log_p0 = OutlierSearch(data, IDENTITY).log_p0
+    expected = Expected(detection.scale, detection.loo_mean, detection.loo_variance, log_p0)
+    readings = Readings(data.y, unit)
+    # A held row agrees better with the others once it is corrected: that is what it is held for.
+    found = [slip_of(row, readings, expected, -math.inf if detection.held[row] else 0.0) for row in rows]
+    return replace(detection, slips=(*detection.slips, *(slip for slip in found if slip is not None)))
 
 
 def _over_scales(data: SearchData, searches: Sequence[OutlierSearch], found: Sequence[Detection]) -> Detection:
     """The detection in the scale that predicts, of the inliers over all scales; the first is the given one."""
     evidence = np.array([each.log_evidence for each in found])
-    evidence[1:] -= SCALE_EVIDENCE
+    required = BATCH_EVIDENCE if data.batched else SCALE_EVIDENCE
+    evidence[1:] -= required
     top = int(np.nanargmax(evidence))
     weights = np.nan_to_num(np.exp(evidence - evidence[top]))
     weights /= weights.sum()
@@ -170,7 +189,7 @@ def _held(data: SearchData, inliers: Rows, given: Detection, learnt: OutlierSear
         for beyond in (data.y > data.y[both].max(), data.y < data.y[both].min()):
             side = alone & beyond
             held |= side & ~np.any(data.replicates & side, axis=1)
-    gain = found.log_evidence - SCALE_EVIDENCE - given.log_evidence
+    gain = found.log_evidence - (BATCH_EVIDENCE if data.batched else SCALE_EVIDENCE) - given.log_evidence
     if gain >= DECISIVE * SCALE_EVIDENCE or not held.any():
         return np.zeros_like(held)
     return held & learnt.mistyped(data.y, found)

@@ -27,20 +27,24 @@ from gpytorch.module import Module
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
+from bo_robust.models.batch_effect import BatchEffectLikelihood, batch_numbers
 from bo_robust.models.reward_units import computable, smallest_deviation
 from bo_robust.models.robust.conditioned_gp import Rows
-from bo_robust.models.robust.detection import detect, detect_at_present, restate
+from bo_robust.models.robust.detection import detect_at_present, restate, with_single_slips
+from bo_robust.models.robust.joint_slips import detect_with_slips
 from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale
 from bo_robust.models.robust.posterior import scaled_standardize, standardize_of
 from bo_robust.models.robust.prior import OutlierPrior
 from bo_robust.models.robust.search import Detection
 from bo_robust.models.robust.search_data import points_seen, replicates_among, search_data
+from bo_robust.models.robust.slips import Slip
 from bo_robust.models.training_data import (
     MovableGP,
     check_added,
     check_data,
     check_learnt,
     checked_limits,
+    one_noise_likelihood,
 )
 from bo_robust.models.verdict import TAIL, Prediction, Verdict
 from bo_robust.utils.input_checks import quoted
@@ -86,6 +90,9 @@ class RobustGP(MovableGP):
     The posterior is a ``GPyTorchPosterior`` in the units of the observations all the same: its samples and quantiles
     are exact, and its ``distribution`` has the moments of the outcomes.
 
+    What people do to a reading, they do to several at once, too: two readings exchanged, or some fractions among
+    percentages, are outliers where that is likelier than all else (:mod:`bo_robust.models.robust.joint_slips`).
+
     A logarithm forgives a factor of ten, which is what people mistype. So an observation is held if it is an inlier in
     the learnt scale alone, an outlier in the given one, beyond all observations that are inliers in both scales, and
     agrees better with the others once it is divided or multiplied by ten. A held observation stays in the model. It is
@@ -111,6 +118,11 @@ class RobustGP(MovableGP):
         outcome_limits: Smallest and largest possible outcome, such as (0, 100) of a yield; either may be None. An
             observation beyond them is a gross error, whatever its neighbors or replicates say, and :meth:`predict`
             ends there. The posterior is not cut, as a mean that is cut has no gradient.
+        batch: Label of the batch, day or instrument of each observation, ``n``, numbers or texts. Observations of one
+            share a deviation, whose variance is learned; the posterior is for a new batch
+            (:class:`bo_robust.models.BatchEffectLikelihood`).
+        reading_unit: What ``train_Y`` are multiplied by for the readings as people wrote them, whose digits say what
+            slips they may have made.
 
     Attributes:
         detection: What a fit, :meth:`detect_outliers` or a loaded state decided; None before.
@@ -124,6 +136,8 @@ class RobustGP(MovableGP):
         loo_zscore_limit: Size of the residual at which inlier and outlier are equally likely, ``n``.
         confirmed_by_replicate: Whether an observation is an inlier only because a replicate confirms it, ``n`` bool.
         held_mask: Whether an observation is held, on the good side or the bad one, ``n`` bool.
+        slips: What may have happened to observations that are outliers or held, :class:`Slip` each; none before a fit,
+            and of a loaded state.
         outliers_detected: Whether there is a ``detection``.
 
     Raises ``ValueError`` for wrong data or options, and for noise that a likelihood fixes instead of ``train_Yvar``.
@@ -149,6 +163,8 @@ class RobustGP(MovableGP):
     held_mask = _statistic("held")
     outcome_transform: OutcomeTransform
     train_Yvar_all: Tensor | None
+    batch_all: Tensor | None
+    likelihood: Any
 
     def __init__(
         self,
@@ -165,6 +181,8 @@ class RobustGP(MovableGP):
         maximize: bool | None = True,
         outcome_scale: str | None = "auto",
         outcome_limits: Sequence[float | None] | None = None,
+        batch: Sequence[Any] | Tensor | None = None,
+        reading_unit: float = 1.0,
         **others: Any,
     ) -> None:
         if others:
@@ -178,9 +196,15 @@ class RobustGP(MovableGP):
             )
         check_data("RobustGP", train_X, train_Y, batched=False, Yvar=train_Yvar)
         self.outlier_prior, self.maximize = OutlierPrior(outlier_share, outlier_density), maximize
-        self.outcome_limits = checked_limits(outcome_limits, train_Y)
+        self.outcome_limits, self.reading_unit = checked_limits(outcome_limits, train_Y), reading_unit
         if maximize not in (True, False, None):
             raise ValueError(f"maximize must be True, False or None, got {quoted(maximize)}.")
+        numbers = None if batch is None else batch_numbers(batch, train_X)
+        if numbers is not None:
+            if train_Yvar is not None:
+                raise ValueError("give batch or train_Yvar: the deviation of a batch is learned with the noise.")
+            likelihood = one_noise_likelihood("RobustGP", None, likelihood, train_X.dtype).to(train_X)
+            likelihood = BatchEffectLikelihood(numbers, likelihood)
         if isinstance(likelihood, FixedNoiseGaussianLikelihood):
             raise ValueError("give known noise variances as train_Yvar, not by a likelihood.")
         if outcome_scale not in ("auto", None):
@@ -193,7 +217,7 @@ class RobustGP(MovableGP):
         super().__init__(
             train_X, train_Y, train_Yvar, likelihood, covar_module, mean_module, outcome_transform, input_transform
         )
-        self._set_data(train_X, train_Y, train_Yvar)
+        self._set_data(train_X, train_Y, train_Yvar, numbers)
         self.register_load_state_dict_post_hook(_restore)
 
     @classmethod
@@ -205,7 +229,15 @@ class RobustGP(MovableGP):
         if noise_var is not None:
             inputs["train_Yvar"] = torch.full_like(inputs["train_Y"], noise_var)
         # Others are Ax', of a search space.
-        ours = ("outlier_share", "outlier_density", "maximize", "outcome_scale", "outcome_limits")
+        ours = (
+            "outlier_share",
+            "outlier_density",
+            "maximize",
+            "outcome_scale",
+            "outcome_limits",
+            "batch",
+            "reading_unit",
+        )
         return inputs | {name: options[name] for name in ours if name in options}
 
     @property
@@ -221,7 +253,8 @@ class RobustGP(MovableGP):
         """Choose the inliers and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
         learns = self._learns_scale
         given, limits = (IDENTITY, self.outcome_limits) if learns else (self.outcome_scale, None)
-        detection = detect(search_data(self), given, limits)
+        data = search_data(self)
+        detection = detect_with_slips(data, given, limits, self.reading_unit)
         self._adopt(detection, restandardize=True)
         if (notice := detection.notice()) is not None:
             warnings.warn(notice, UserWarning, stacklevel=3)
@@ -233,7 +266,11 @@ class RobustGP(MovableGP):
             for own, value in zip(standard.parameters(), fitted.parameters(), strict=True):
                 own.copy_(value)
         if self.num_outliers:  # at the hyperparameters now fitted
-            self._adopt(restate(search_data(self), detection, probability=not learns), restandardize=False)
+            data = search_data(self)
+            detection = restate(data, detection, probability=not learns)
+            self._adopt(with_single_slips(data, detection, self.reading_unit), restandardize=False)
+        elif detection.held.any():
+            self.detection = with_single_slips(data, detection, self.reading_unit)
         return mll.eval()
 
     def to_standard_model(self) -> SingleTaskGP:
@@ -244,7 +281,8 @@ class RobustGP(MovableGP):
     def _standard_model(self, rows: Tensor) -> SingleTaskGP:
         """``SingleTaskGP`` of some of the inliers, ``k`` bool, that shares these modules."""
         self.check_nothing_added()
-        modules = {"likelihood": self.likelihood, "covar_module": self.covar_module, "mean_module": self.mean_module}
+        likelihood = self.likelihood if self.batch_all is None else self.likelihood.of(self.likelihood.batch[rows])
+        modules = {"likelihood": likelihood, "covar_module": self.covar_module, "mean_module": self.mean_module}
         X, Y = points_given(self)[rows], self.train_targets[rows].unsqueeze(-1)
         model: Any = SingleTaskGP(X, Y, outcome_transform=None, **modules)
         model._supports_cache_root = self._supports_cache_root
@@ -274,6 +312,10 @@ class RobustGP(MovableGP):
     @property
     def outliers_detected(self) -> bool:
         return self.detection is not None
+
+    @property
+    def slips(self) -> tuple[Slip, ...]:
+        return () if self.detection is None else self.detection.slips
 
     @property
     def num_outliers(self) -> int:
@@ -329,6 +371,28 @@ class RobustGP(MovableGP):
             except NotImplementedError:  # an outcome transform of the user's
                 found = Prediction.gaussian(mean, posterior.variance.squeeze(-1))
             return Prediction(*torch.stack(found).clamp(*self.outcome_limits))
+
+    def batch_deviations(self) -> Prediction:
+        """The deviation of each batch in the outcome scale, in the order of sorted labels: mean and 95 % interval.
+
+        The shift of an observation T(y) that batch b makes; on a logarithm, its exponential is a factor. Raises
+        ``ValueError`` before a fit, and without batches.
+        """
+        self._check_detected()
+        if self.batch_all is None:
+            raise ValueError("this RobustGP was made without batch.")
+        self.eval()
+        (X,), likelihood = self.train_inputs, self.likelihood
+        with torch.no_grad():
+            prior = self.forward(X)
+            total = likelihood(prior, [X]).covariance_matrix
+            member = (likelihood.batch == torch.arange(int(self.batch_all.max()) + 1).to(X.device)[:, None]).to(X)
+            gain = likelihood.batch_variance * torch.linalg.solve(total, member.mT).mT
+            mean = gain @ (self.train_targets - prior.mean)
+            variance = likelihood.batch_variance * (1.0 - (gain * member).sum(-1))
+            standardize = standardize_of(getattr(self, "outcome_transform", None))[1]
+            unit = 1.0 if standardize is None else standardize.stdvs.squeeze()
+        return Prediction(*(unit * x for x in Prediction.gaussian(mean, variance.clamp_min(0.0))))
 
     def _check_detected(self) -> None:
         if not self.outliers_detected:
@@ -387,15 +451,15 @@ class RobustGP(MovableGP):
         """Replace the data, all inliers until a fit: points as given, targets as the outcome transform makes them."""
         if targets is None:  # BoTorch, as it transforms inputs for predictions and restores the old ones
             return super().set_train_data(inputs=inputs, strict=strict)
-        if self.train_Yvar_all is not None:
-            raise ValueError("a RobustGP with train_Yvar keeps its data; make a new one of all data.")
+        if self.train_Yvar_all is not None or self.batch_all is not None:
+            raise ValueError("a RobustGP with train_Yvar or batch keeps its data; make a new one of all data.")
         training = self.training
         self.train()  # inputs are untransformed now, so BoTorch transforms the new ones and forgets the old ones
         super().set_train_data(inputs=inputs, targets=targets, strict=strict)
         Y = targets.unsqueeze(-1)
         if hasattr(self, "outcome_transform"):
             Y, _ = self.outcome_transform.untransform(Y)
-        self._set_data(self.train_inputs[0], Y, None)
+        self._set_data(self.train_inputs[0], Y)
         self.train(training)
 
     def replicate_mask(self) -> Tensor:
@@ -414,9 +478,10 @@ class RobustGP(MovableGP):
             standardize = Standardize(1, min_stdv=smallest_deviation(values)).to(values)
             self.outcome_transform = scaled_standardize(scale, standardize).train(self.training)
 
-    def _set_data(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+    def _set_data(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, batch: Tensor | None = None) -> None:
         """Keep all data, of which nothing is known yet."""
-        for name, value in {"train_X_all": X, "train_Y_all": Y, "train_Yvar_all": Yvar}.items():
+        data = {"train_X_all": X, "train_Y_all": Y, "train_Yvar_all": Yvar, "batch_all": batch}
+        for name, value in data.items():
             self.register_buffer(name, None if value is None else value.detach().clone(), persistent=False)
         self.detection = None
 
@@ -446,6 +511,8 @@ class RobustGP(MovableGP):
             self.outcome_transform.train(restandardize)
             Y, Yvar = self.outcome_transform(Y=Y, Yvar=Yvar, X=self.transform_inputs(X))
         super().set_train_data(X, Y.squeeze(-1), strict=False)
+        if self.batch_all is not None:
+            self.likelihood.batch = self.batch_all[inliers]
         if Yvar is not None:
             self.likelihood.noise_covar.noise = Yvar.squeeze(-1).clamp_min(min_fixed_noise.value(Yvar.dtype))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,11 +16,11 @@ from bo_robust.models.robust.conditioned_gp import LEAST_PIVOT, ConditionedGP, R
 from bo_robust.models.robust.local_deviation import LocalDeviation, LocalDeviations
 from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale
 from bo_robust.models.robust.posterior import mean_in_units
-from bo_robust.models.robust.prior import OutlierPrior
+from bo_robust.models.robust.prior import CLIP, OutlierPrior
+from bo_robust.models.robust.slips import Slip
 
 EVIDENCE_REQUIRED = 5.0  # nats by which outliers must improve on no outliers: very strong (Kass & Raftery 1995)
 NOISE = 0.1  # standard deviation of the noise that the search adds to that of the model
-CLIP = 1e5  # robust standard deviations from the median from which on observations are clipped, to be computable
 CLUSTER_RADIUS = 0.1  # sides of the box within which observations count as about one for the scale s
 MIN_OBSERVATIONS = 4  # number of observations from which on outliers are detected
 MAX_DEVIATIONS = 4  # largest number of local deviations that turn outliers into inliers
@@ -50,8 +50,10 @@ class Detection:
         confirmed: Which are inliers only because a replicate confirms them.
         explained: Share of the variance of the inliers that the other inliers predict; NaN without a GP.
         log_evidence: J of the inliers, as a density of the observations in the units given.
-        loo_mean: Leave-one-out means given the other inliers, in the outcome scale; None without a GP.
+        loo_mean: Leave-one-out means given the other inliers, in the outcome scale; None without a GP, as
+            ``loo_variance`` is, the variances of observations there.
         undecided: Number of outliers found where they are too many to leave out, so that all are inliers; else 0.
+        slips: Slips of several observations at once, which are then outliers.
     """
 
     scale: OutcomeScale
@@ -64,7 +66,9 @@ class Detection:
     explained: float = math.nan
     log_evidence: float = 0.0
     loo_mean: Array | None = None
+    loo_variance: Array | None = None
     undecided: int = 0
+    slips: tuple[Slip, ...] = ()
 
     @classmethod
     def without_search(cls, inliers: Rows, scale: OutcomeScale = IDENTITY) -> Detection:
@@ -104,6 +108,7 @@ class SearchData(NamedTuple):
         prior: What is assumed about outliers.
         standardized: Whether the GP sees observations standardized by the inliers, or in their own units.
         possible: Which observations may be inliers, ``n`` bool: those within the limits of the outcomes.
+        batched: Whether observations share the deviations of batches.
     """
 
     evidence: Evidence
@@ -113,6 +118,7 @@ class SearchData(NamedTuple):
     prior: OutlierPrior
     standardized: bool
     possible: Rows
+    batched: bool = False
 
 
 def _in_scale(y: Array, scale: OutcomeScale) -> tuple[Rows, Array, Array]:
@@ -148,9 +154,7 @@ class OutlierSearch:
         outliers = np.arange(1, n + 1)
         self._odds = np.log(outliers / (1.0 / prior.share - 1.0 + n - outliers))  # o_1, o_2, ...
         units = spread_units(data.y[data.possible], places[data.possible], CLUSTER_RADIUS)
-        out = np.minimum(np.abs(data.y - units.center) / units.scale, CLIP)
-        tail = -2.0 * np.log(np.maximum(4.0 * prior.density * out, 1.0))
-        log_p0 = math.log(prior.density) - math.log(units.scale) + tail
+        self.log_p0 = log_p0 = prior.log_density(data.y, units)
         within, slope, w = _in_scale(data.y, scale)
         self.domain = within & data.possible
         self._log_slope, self._log_p0 = float(slope.sum()), log_p0 - slope
@@ -209,6 +213,33 @@ class OutlierSearch:
             return np.zeros_like(found.inliers)
         off = [np.abs(_in_scale(factor * y, self.scale)[2] - found.loo_mean) for factor in (1.0, 0.1, 10.0)]
         return np.minimum(off[1], off[2]) < off[0]
+
+    @one_thread
+    def exchange_gains(self, inliers: Rows) -> Array:
+        """What log p(y) of all rows gains where two are exchanged, ``n x n``, at hyperparameters of these inliers."""
+        gp = self._gp(self._fit_theta(inliers), self.domain)
+        lower = np.tril(gp.swept)
+        P, a = -(lower + np.tril(lower, -1).T), gp.weights
+        y, diagonal = self._y / gp.units.scale, P.diagonal()
+        d = y - y[:, None]
+        gains = -d * (a[:, None] - a) - 0.5 * d**2 * (diagonal[:, None] + diagonal - 2.0 * P)
+        return np.asarray(np.where(np.triu(np.outer(self.domain, self.domain), 1), gains, -math.inf))
+
+    @one_thread
+    def objective_with(self, inliers: Rows, rows: Sequence[int]) -> float:
+        """J, as of observations in the units given, at its maximum near these inliers, where ``rows`` are inliers, too.
+
+        What outliers must improve on no outliers by is not in it.
+        """
+        every = inliers.copy()
+        every[list(rows)] = True
+        if not self.domain[list(rows)].all():
+            return -math.inf
+        gp = self._gp(self._fit_theta(every & self.domain), every & self.domain)
+        self._climb(gp)
+        if not gp.inliers[list(rows)].all():
+            return -math.inf
+        return gp.log_evidence + self._outlier_terms(gp.inliers) + self._log_slope
 
     def _foretold(self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = ()) -> bool:
         """Whether a fit to all rows predicts the outliers among them, each from all others."""
@@ -359,9 +390,9 @@ class OutlierSearch:
         spread = float(np.var((self._y / gp.units.scale)[inliers]))
         explained = 1.0 - float(np.mean(residual[inliers] ** 2)) / spread if spread > 0.0 else math.nan
         objective, none = self._objective(gp) + self._log_slope, np.zeros_like(inliers)
-        mean = self._y - residual * gp.units.scale
-        confirmed = self._by_replicate_only(inliers)
-        return Detection(self.scale, inliers, none, probability, zscore, limit, confirmed, explained, objective, mean)
+        mean, variance = self._y - residual * gp.units.scale, variance * gp.units.scale**2
+        told = (explained, objective, mean, variance)
+        return Detection(self.scale, inliers, none, probability, zscore, limit, self._by_replicate_only(inliers), *told)
 
     def _by_replicate_only(self, inliers: Rows) -> Rows:
         """Extreme inliers where two observations of one point stand against all others, by a fit without them."""

@@ -53,6 +53,8 @@ def search_data(model: Any) -> SearchData:
         Y, Yvar = model.outcome_transform.eval()(Y=Y, Yvar=Yvar, X=model.transform_inputs(X))
     every = copy.deepcopy(model).double()
     SingleTaskGP.set_train_data(every, X.double(), Y.squeeze(-1).double(), strict=False)
+    if model.batch_all is not None:
+        every.likelihood.batch = model.batch_all
     if Yvar is not None:
         every.likelihood.noise_covar.noise = Yvar.double().flatten()
     places = as_array(points_seen(model))
@@ -64,5 +66,6 @@ def search_data(model: Any) -> SearchData:
         replicates=model.replicate_mask().cpu().numpy(),
         prior=model.outlier_prior,
         standardized=standardized,
+        batched=model.batch_all is not None,
         **model.known(),
     )

@@ -1,0 +1,57 @@
+"""Columns that say when, where or by whom a reading was made, or of what: no parameters unless the user says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from bo_robust.tables.cells import word, written
+from bo_robust.tables.questions import Question
+from bo_robust.tables.table import Table
+
+NAMES = re.compile(
+    r"(.*[^a-z])?(well|plate|rack|run|batch|lot|charge|block|series|round|iteration|campaign|session|shift|day|date|datum"
+    r"|week(day)?|woche|month|jour|chemist|operator|analyst|scientist|technician|experimenter|bediener|laborant|initials"
+    r"|instrument|device|machine|gerät|hplc|eln|notebook|exp(eriment)?|versuch|sample|probe|vial|rep(licate)?|lab|site|set|group|trial|wave)"
+    r"[\s_.#-]*(id|no|nr|num(ber)?|name|code|\d)?\W*",
+    re.IGNORECASE,
+)
+TEXTS = re.compile(
+    r"(mon|tue|wed|thu|fri|sat|sun)[a-z]*|(u?hplc|uplc|gc|lc-?ms|gc-?ms)[-_ ]?\w{1,2}|eln[-_ ]?\d.*", re.IGNORECASE
+)
+WELL = re.compile(r"([A-P])(0?[1-9]|1\d|2[0-4])")
+OUTCOMES = re.compile(r"analytes?|variable|property|metric|measure(ment|d)?|assay|outcome|response", re.IGNORECASE)
+
+
+def ask_about_labels(table: Table, names: Sequence[str]) -> dict[str, Question]:
+    """Questions about columns that look like a batch of readings, or that make a row of each reading."""
+    found = {}
+    for name in names:
+        cells, this = [cell for cell in table.cells(name) if cell], word(name)
+        numbers = [number for number in map(written, cells) if number is not None]
+        whole = all(number.digits.isdigit() and not number.unit for number in numbers)
+        wells = [match[1] for match in map(WELL.fullmatch, cells) if match]
+        plate = len(wells) == len(cells) and len(set(wells)) > 1
+        if OUTCOMES.fullmatch(name) and not numbers:
+            text = f"{name!r} may say what was measured; a row must be one experiment, with a column for each outcome"
+            found[name] = Question(text, (f"--categorical {this} if it is varied", "correct the table"))
+        elif plate or (whole and NAMES.fullmatch(name)) or all(map(TEXTS.fullmatch, cells)):
+            shared = f"--batch {this} models what its readings share"
+            answers = (shared, f"--ignore {this}", f"--categorical {this} varies it")
+            found[name] = Question(f"{name!r} looks like a batch", answers)
+    return found
+
+
+def recipes(table: Table, names: Sequence[str], named: set[str], questions: list[Question]) -> dict[str, str]:
+    """Columns of texts each of which goes with a design of its own, beside replicates: they name the designs."""
+    numeric = [name for name in names if all(map(written, filter(None, table.cells(name))))]
+    for name in (name for name in names if name not in {*numeric, *named}):
+        cells, others = table.cells(name), [table.cells(other) for other in names if other != name]
+        designs = list(zip(*others, strict=True))
+        each = len(set(cells))
+        if numeric and 3 < each == len(set(designs)) == len({*zip(cells, designs, strict=True)}) < len(cells):
+            if len({re.sub(r"\d+\w?$", "", cell) for cell in cells}) == 1:
+                return {name: "names the designs"}
+            answers = f"--ignore {word(name)} varies the others", f"--categorical {word(name)} varies it, too"
+            questions.append(Question(f"{name!r} has a design of the other columns for each text", answers))
+    return {}

@@ -1,0 +1,174 @@
+"""Columns that follow from others, which proposals carry along: partners of a category, and formulas to rounding."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bo_robust.tables.cells import word, written
+from bo_robust.tables.columns import titled
+from bo_robust.tables.formulas import BROKEN, Formula, fit, last_digit, shortest
+from bo_robust.tables.questions import Question
+from bo_robust.tables.table import Table
+
+SURE = math.log(100.0)  # evidence against chance, in nats, from which a column follows from others
+SOURCES = 3  # columns, at most, in a formula
+MANY = 16  # columns of numbers, beyond which formulas have a source less
+SCREENED = 48  # rows on which formulas are looked for, before all rows decide
+
+Beside = Callable[[Mapping[str, str | float]], str]  # from values of parameters to a cell, blank where it is unknown
+
+
+class Relation(NamedTuple):
+    """How the cells of a column follow from parameters, as ``reason`` says.
+
+    Attributes:
+        broken: Rows that break the relation.
+        sure: Whether it is beyond chance and confounding; if not, the user is asked.
+    """
+
+    name: str
+    title: str
+    sources: tuple[str, ...]
+    reason: str
+    cell: Beside
+    broken: tuple[int, ...]
+    sure: bool
+
+
+def relations(table: Table, names: Sequence[str], named: set[str], questions: list[Question]) -> list[Relation]:
+    """Relations among columns; those that the user ``named`` follow from no others. Adds ``questions`` in doubt."""
+    search = _Search(table, names)
+    found: dict[str, Relation | None] = dict.fromkeys(names)
+
+    def carry(columns: Sequence[str], look: Callable[[str, list[str]], Relation | None], later: bool = False) -> None:
+        for i, name in enumerate(columns):
+            sources = [n for n in names if not found[n] and n != name and (later or n in columns[:i])]
+            found[name] = found[name] or (None if name in named else look(name, sources))
+
+    first = sorted(names, key=lambda name: name not in named)
+    carry(sorted(first, key=lambda name: name in search.numbers), search.partner)
+    carry(first, lambda name, sources: search.formula(name, sources, 1))
+    carry(names[::-1], lambda name, sources: search.formula(name, sources, SOURCES), later=True)
+    for one in filter(None, found.values()):
+        # Naming a column answers what was asked of it and columns before it.
+        answered = any(source in named and names.index(source) > names.index(one.name) for source in one.sources)
+        if not one.sure and answered:
+            found[one.name] = None
+        elif not one.sure:
+            rows = " and ".join(str(table.lines[row]) for row in one.broken)
+            but = f"but for row{'s' * (len(one.broken) > 1)} {rows}, which may be wrong" if rows else "in all rows"
+            text, values = f"categorical {word(one.name)}", search.numbers.get(one.name)
+            if values is not None:
+                text = f"bounds {word(f'{one.name}={np.nanmin(values):g}:{np.nanmax(values):g}')}"
+            answers = (f"--ignore {word(one.name)} leaves it out", f"--{text} varies it")
+            questions.append(Question(f"{one.name!r} {one.reason.replace('=', 'is', 1)} {but}", answers))
+    return [one for one in found.values() if one]
+
+
+class _Search:
+    """Designs of a table, each once, as codes of their cells and as numbers; replicates are no evidence."""
+
+    def __init__(self, table: Table, names: Sequence[str]) -> None:
+        codes = [np.unique(table.cells(name), return_inverse=True)[1] for name in names]
+        self.rows = np.unique(np.array(codes), axis=1, return_index=True)[1]
+        self.rows.sort()
+        self.table, self.codes = table, {n: code[self.rows] for n, code in zip(names, codes, strict=True)}
+        self.cells = {name: np.array(table.cells(name))[self.rows] for name in names}
+        self.numbers: dict[str, np.ndarray] = {}
+        for name in names:
+            if len({*table.cells(name), ""}) > 2 and all(map(written, filter(None, table.cells(name)))):
+                self.numbers[name] = np.array(table.values(name), dtype=float)[self.rows]
+        self.pairs = math.log(max(1, len(names) * (len(names) - 1)))
+
+    def partner(self, name: str, sources: Sequence[str]) -> Relation | None:
+        """The text that a column belongs to, or goes with one to one."""
+        for source in (source for source in sources if source not in self.numbers):
+            both = np.flatnonzero((self.cells[source] != "") & (self.cells[name] != ""))
+            A, B = self.codes[source][both], self.codes[name][both]
+            pairs, counts = np.unique([A, B], axis=1, return_counts=True)
+            most = {a: b for _, a, b in sorted(zip(counts.tolist(), *pairs.tolist(), strict=True))}
+            fits = np.array([most[a] == b for a, b in zip(A.tolist(), B.tolist(), strict=True)], dtype=bool)
+            each, groups = (np.unique(codes, return_counts=True)[1] for codes in (B[fits], [*most.values()]))
+            # Of all orders of the cells, so few give each text one partner.
+            broken, evidence = both[~fits], _orders(each) - _orders(groups) - self.pairs
+            sure = evidence - len(broken) * math.log(max(2, len(both))) > SURE
+            texts = name not in self.numbers and len(each) == len(most) > 2 and not len(broken)
+            if len(broken) <= min(BROKEN, len(both) // 8) and (sure or texts):
+                cells = [self.cells[n][both[fits]].tolist() for n in (source, name)]
+                sure &= len(each) > 2 or _akin(name, source)
+                cell = partial(_partner, source, dict(zip(*cells, strict=True)))
+                return self._relation(name, (source,), f"goes with {source}", cell, broken, sure)
+        return None
+
+    def formula(self, name: str, sources: Sequence[str], most: int) -> Relation | None:
+        """The formula of a column of numbers, of as few sources as there can be."""
+        sources = [source for source in sources if source in self.numbers and name in self.numbers]
+        most = min(most, SOURCES - (len(self.numbers) > MANY), len(sources))
+        found: list[Relation] = []
+        for size in range(1, most + 1):
+            for relation in self._formulas(name, sources, size):
+                if not relation.broken:
+                    return relation
+                found.append(relation)
+        return next(iter(found), None)
+
+    def _formulas(self, name: str, sources: Sequence[str], size: int) -> Iterator[Relation]:
+        table = np.array([self.numbers[source] for source in sources]).T
+        sets = np.array([*combinations(range(len(sources)), size)])
+        for powers in (False, True):
+            least = 0.0 if powers else -math.inf
+            rows = np.flatnonzero(self.numbers[name] > least)
+            y, A, unit = self.numbers[name][rows], table[rows], last_digit(self.numbers[name])[rows]
+            some = sets[np.all(np.greater(A, least), axis=0)[sets].all(1)]
+            if not len(some) or len(rows) < size + 3:
+                continue
+            few = np.unique(np.linspace(0, len(rows) - 1, SCREENED).round().astype(int))
+            counts = fit(y[few], A[few], unit[few], some, powers)[2]
+            for columns in some[np.argsort(counts, kind="stable")[(counts < 0).sum() :]]:
+                (factors,), (kept,), (broken,) = fit(y, A, unit, columns[None], powers)
+                values, X = y[kept], A[np.ix_(kept, columns)]
+                formula = shortest(values, X, unit[kept], factors, powers) if broken >= 0 else None
+                if formula is None or 8 * broken > len(rows) or formula.says_nothing(X, unit):
+                    continue
+                each = np.unique(values, return_counts=True)[1] / len(values)
+                off = 2.0 * np.abs(values - formula(X)).max() / max(float(np.ptp(values)), 1e-300)
+                evidence = (len(values) - size - 1) * -math.log(min(1.0, max((each**2).sum(), off)))
+                evidence -= broken * math.log(len(rows)) + self.pairs + math.log(len(sets))
+                if evidence > SURE and (size == 1 or len(each) > 2):
+                    names = tuple(sources[i] for i in columns)
+                    sure, text = len(each) > 2 or _akin(name, names[0]), f"= {formula.written(names)}"
+                    cell = partial(_number, names, formula, max(0, -round(math.log10(unit.min()))), self.table.mark)
+                    yield self._relation(name, names, text, cell, rows[~kept], sure)
+
+    def _relation(self, name: str, sources: tuple[str, ...], reason: str, cell: Beside, broken: Any, sure: bool) -> Any:
+        rows = tuple(self.rows[broken].tolist())
+        return Relation(name, titled(name, self.table.unit(name)), sources, reason, cell, rows, sure and not rows)
+
+
+def _partner(source: str, partners: Mapping[str, str], values: Mapping[str, str | float]) -> str:
+    return partners.get(str(values[source]), "")
+
+
+def _number(
+    sources: Sequence[str], formula: Formula, decimals: int, mark: str, values: Mapping[str, str | float]
+) -> str:
+    number = float(formula(np.array([[values[source] for source in sources]], dtype=float))[0])
+    return f"{number:.{decimals}f}".replace(".", mark) if math.isfinite(number) else ""
+
+
+def _akin(a: str, b: str) -> bool:
+    """Whether names begin with one word, and differ in others than numbers, as T_C and T_K do."""
+    (first, *one), (second, *two) = ([p for p in re.split(r"[\W_]+", name.casefold()) if p] or [""] for name in (a, b))
+    return first == second and not any(part.isdigit() for part in one + two)
+
+
+def _orders(counts: np.ndarray) -> float:
+    """The logarithm of the number of orders of things that there are so often."""
+    return math.lgamma(counts.sum() + 1.0) - sum(math.lgamma(count + 1.0) for count in counts)

@@ -1,0 +1,61 @@
+"""Rows of a table that are no experiments: notes and statistics below it, and numbers of experiments to come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from bo_robust.tables.cells import FAILED, is_pending, written
+
+Lines = list[tuple[int, list[str]]]  # rows with their number in the file
+STATISTIC = re.compile(
+    r"(mean|average|avg|max(imum)?|min(imum)?|median|s\.?d\.?|st(d|andard)?\.?[ -]?dev\.?(iation)?|std\.?|count|sum"
+    r"|(?-i:n|CV|MW|S\.?E\.?(M\.?)?)|standard error|%? ?rsd|variance|range|total|mittel(wert)?|durchschnitt|stabw\.?"
+    r"|standardabweichung|summe|anzahl|gesamt|moyenne|m[ée]diane|[ée]cart[ -]type|somme|nombre|media|promedio|mediana"
+    r"|desviaci[óo]n( est[áa]ndar)?|suma|平均[値值]?|標準偏差|标准差|最[大小][値值]?|合[計计]"
+    r"|中央値|Ø)([ :=(].*|[:.])?",
+    re.IGNORECASE,
+)
+
+
+def experiments(rows: Lines, width: int, notes: list[str]) -> Lines:
+    """The rows that are experiments, of those below the names; adds to the ``notes`` what others are."""
+    rows = list(rows)
+    while rows and (what := _rest(rows[-1][1], [row for _, row in rows[:-1]], width)):
+        notes.append(f"Row {rows.pop()[0]} {what}, and is not read.")
+    within = {line for i in range(width) for line in _statistics_within(rows, i)}
+    notes += [f"Row {line} sums up what is above, and is not read." for line in sorted(within)]
+    return [(line, row) for line, row in rows if line not in within]
+
+
+def _rest(row: Sequence[str], above: Sequence[Sequence[str]], width: int) -> str:
+    """What the last row is, where it is no experiment; else ""."""
+    filled = [(i, cell) for i, cell in enumerate(row) if cell]
+    if above and any(_is_statistic(cell, _cells(above, i)) for i, cell in filled):
+        return "sums up what is above"
+    texts = [i for i, cell in filled if written(cell) is None and not is_pending(cell) and cell.lower() != FAILED]
+    numeric = [cells for cells in (_cells(above, i) for i in texts) if cells and all(map(written, cells))]
+    if width > 2 and len(texts) == len(filled) and (len(filled) == 1 or numeric):
+        return "is a note below the table"
+    i, alone = filled[0] if width > 2 and len(filled) == 1 else (0, "")
+    if alone.isdigit() and _cells(above, i)[-1:] == [str(int(alone) - 1)]:
+        return "has the number of an experiment alone"
+    return ""
+
+
+def _cells(rows: Sequence[Sequence[str]], i: int) -> list[str]:
+    return [row[i] for row in rows if i < len(row) and row[i]]
+
+
+def _is_statistic(cell: str, above: Sequence[str]) -> bool:
+    """Whether a cell has the word for a statistic where no cell above has, and "n" no answer beside "y"."""
+    answers = cell.casefold() == "n" and len(set(above)) < len(above)
+    return STATISTIC.fullmatch(cell) is not None and cell not in above and not answers
+
+
+def _statistics_within(rows: Lines, i: int) -> list[int]:
+    """Numbers of rows with words for statistics between names that each occur once."""
+    named = [(line, row[i]) for line, row in rows if i < len(row) and row[i]]
+    found = [line for line, cell in named if STATISTIC.fullmatch(cell)]
+    others = [cell for line, cell in named if line not in found]
+    return found if len(set(others)) == len(others) > 2 * len(found) else []
