@@ -19,19 +19,19 @@ from bo_robust.proposals.inputs import Space, numbers
 from bo_robust.proposals.outcomes import Data
 from bo_robust.proposals.space import among
 from bo_robust.tables.cells import FAILED, TableError, advice, is_pending, word, written
-from bo_robust.tables.columns import ColumnOptions, titled
+from bo_robust.tables.columns import Column, ColumnOptions, titled
 from bo_robust.tables.doubtful import doubtful
 from bo_robust.tables.kinds import column_of
 from bo_robust.tables.labels import ask_about_labels, recipes
 from bo_robust.tables.left_out import BATCH, left_out
-from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums
+from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums, with_distances
 from bo_robust.tables.questions import Question, ask_all
 from bo_robust.tables.readings import notes_on_readings
 from bo_robust.tables.relations import Relation, relations
 from bo_robust.tables.table import Table, read_table
 
 PARTS = 20.0  # times that difference, at least, is the range of each part
-SHAPING = ("bounds", "levels", "step", "sum", "where")  # options for proposals of any design
+SHAPING = ("bounds", "levels", "step", "fix", "sum", "where")  # options for proposals of any design
 
 
 class Campaign:
@@ -56,7 +56,11 @@ class Campaign:
         asked = [(name, True) for name in options.maximize] + [(name, False) for name in options.minimize]
         required = [requirement(text) for text in options.require]
         wanted = [name for name, _ in asked] + [name for name, *_ in required]
+        wanted += [text.rpartition("=")[0].strip() for text in options.target]
         self.results = read_table(options.results, wanted, options.decimal, unnamed=bool(options.parameters))
+        self.header = self.results.names
+        self.results, distances = with_distances(self.results, options.target)
+        asked += [(name, False) for name in distances]
         if not asked:
             names = ", ".join(self.results.names)
             raise TableError(f"say what to optimize, such as --maximize COLUMN; columns are {names}.")
@@ -69,6 +73,7 @@ class Campaign:
         if twice := [name for i, name in enumerate(self.objectives) if name in self.objectives[:i]]:
             raise TableError(f"{twice[0]!r} is maximized or minimized twice; name it once.")
         self.limits = limits_of(options.limits, self.objectives, self.results)
+        self.limits = [(0.0, None) if o in distances else x for o, x in zip(self.objectives, self.limits, strict=True)]
         self.equalities = sums(options.sum, self.tables)
         self.inequalities = inequalities(options.where, self.results)
         self.questions: list[Question] = []
@@ -113,8 +118,25 @@ class Campaign:
         if not self.parameters:
             reasons = "".join(f"; {name}: {reason}" for name, reason in self.left_out.items())
             raise TableError(f"{self.results.path} has no parameter that varies{reasons}. Name some with --parameters.")
+        self.fixed = {
+            i: self._fixed(c, about.fixed[c.name]) for i, c in enumerate(self.columns) if c.name in about.fixed
+        }
         listed = [] if self.listed is None else self.listed.names
         self.identifiers = [name for name in self.left_out if name in listed and name not in about.ignored]
+
+    def _fixed(self, column: Column, text: str) -> float:
+        """The number of a cell that --fix gives; raises ``TableError`` where the column cannot have it."""
+        row = [text if name == column.name else "" for name in self.results.names]
+        try:
+            (code,) = column.codes(replace(self.results, rows=[row], lines=[0]))
+        except ValueError:  # no such category
+            code = math.nan
+        low, high = column.span
+        rounding = 1e-9 if column.grid else 1e-3  # of the range, to which values are printed
+        if not low <= code <= high or abs(column.on_grid(code) - code) > rounding * (high - low):
+            hint = "--bounds, --levels and --continuous say what it can be"
+            raise TableError(f"--fix {column.name}={text} is no value of {column}; {hint}.")
+        return column.on_grid(code)
 
     def _leave_out_rows(self, names: Sequence[str], about: ColumnOptions) -> None:
         """Leave out rows with a value of a parameter far from all others: neither read nor pending."""
@@ -215,6 +237,7 @@ class Campaign:
             bounds=np.array([column.span for column in self.columns]).T,
             categorical=categorical,
             discrete=discrete,
+            fixed=self.fixed,
             equality_constraints=[([place[n] for n in names], *rest) for names, *rest in self.equalities],
             inequality_constraints=[([place[n] for n in names], *rest) for names, *rest in self.inequalities],
             **observed,
@@ -272,7 +295,7 @@ class Campaign:
     def cells_of(self, x: list[float]) -> dict[str, str]:
         """A design as the file writes it, behind what names it in the list, before what follows from it; by column."""
         names = [*self.identifiers, *(column.name for column in self.columns)]
-        known = {c.name: c.on_grid(v) if c.ordered else c.decode(v) for c, v in zip(self.columns, x, strict=True)}
+        known = {c.name: c.number(v) for c, v in zip(self.columns, x, strict=True)}
         values = {c.name: c.decode(c.on_grid(v)) for c, v in zip(self.columns, x, strict=True)}
         values |= self._written.get(tuple(x[: len(self.parameters)]), {})
         return {name: values[name] for name in names} | {one.name: one.cell(known) for one in self.carried}
@@ -297,6 +320,9 @@ class Campaign:
         line = f"{' '.join(goals)} Parameters: {', '.join(map(str, self.parameters))}."
         if self.conditions:
             line += f" Conditions: {', '.join(map(str, self.conditions))}."
+        if self.fixed:
+            kept = [f"{self.columns[i].name} = {self.columns[i].decode(x)}" for i, x in self.fixed.items()]
+            line += f" Fixed: {', '.join(kept)}."
         if self.batch is not None:
             line += f" Batches: {len(set(self.batch))} of {self.options.batch}; readings of one share a deviation."
         apart = [f"{name} ({reason})" for name, reason in self.left_out.items() if reason != BATCH]

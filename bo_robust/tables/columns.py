@@ -20,6 +20,7 @@ class ColumnOptions:
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     steps: Mapping[str, float] = field(default_factory=dict)
+    fixed: Mapping[str, str] = field(default_factory=dict)
     constrained: Sequence[str] = ()
     conditions: Sequence[str] = ()
     batch: str | None = None
@@ -27,8 +28,8 @@ class ColumnOptions:
     @property
     def named(self) -> set[str]:
         """Columns that are parameters because the user names them."""
-        groups = (self.parameters, self.kinds, self.bounds, self.levels, self.steps, self.constrained, self.conditions)
-        return {name for group in groups for name in group}
+        groups = (self.parameters, self.kinds, self.bounds, self.levels, self.steps, self.fixed, self.constrained)
+        return {name for group in (*groups, self.conditions) for name in group}
 
 
 class Cell(NamedTuple):
@@ -84,6 +85,15 @@ class Column(ABC):
     def on_grid(self, value: float) -> float:
         """A number rounded to a step that is too fine for a grid."""
         return value
+
+    def number(self, code: float) -> float | str:
+        """A number or a category as the file means it, where a search may see another one."""
+        return self.decode(code)
+
+    @property
+    def axis(self) -> str:
+        """What pictures call the numbers of this column."""
+        return self.title
 
     @property
     def notes(self) -> list[str]:

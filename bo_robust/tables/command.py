@@ -88,7 +88,7 @@ def designs_to_print(found: Suggestion) -> list[list[float]]:
 def _save(campaign: Campaign, designs: Sequence[list[float]]) -> None:
     """Write the designs into a new file with all columns of the readings, to which they can be added."""
     path, table = campaign.options.output, campaign.results
-    rows = [table.names, *map(campaign.row_of, designs)]
+    rows = [campaign.header, *map(campaign.row_of, designs)]
     ascii_only = all(cell.isascii() for row in rows for cell in row)
     # Excel takes text for UTF-8 where it begins with a mark.
     with path.open("x", newline="", encoding="utf-8" if ascii_only else "utf-8-sig") as file:
@@ -259,8 +259,6 @@ class _Parser(argparse.ArgumentParser):
             options = [option for action in self._actions for option in action.option_strings]
             close = difflib.get_close_matches(unknown[0], options, n=1, cutoff=0.0)
             message = f"there is no option {unknown[0]}; did you mean {close[0]}? (--help lists all)"
-            if unknown[0] == "--target":
-                message = "there is no option --target; name the column with --maximize COLUMN or --minimize COLUMN"
         elif message.startswith("unrecognized"):
             message = (
                 f"{unknown[0]!r} follows no option that takes it; repeat an option such as --maximize for each column"
@@ -285,6 +283,7 @@ def _parser() -> argparse.ArgumentParser:
     for option, metavar, what in (
         ("--maximize", "COLUMN", "an outcome; may be repeated, and --minimize beside it"),
         ("--minimize", "COLUMN", "an outcome to make small"),
+        ("--target", "COLUMN=NUMBER", "an outcome to bring as near as possible to a number"),
         ("--require", '"COLUMN >= NUMBER"', "what another outcome must keep, <= or >="),
     ):
         parser.add_argument(option, action="append", default=[], metavar=metavar, help=what)
@@ -305,6 +304,7 @@ def _parser() -> argparse.ArgumentParser:
         ("bounds", "COLUMN=LOW:HIGH", "range of a parameter; default: that of its column"),
         ("levels", "COLUMN=A,B,C", "all values of a parameter, untried ones included"),
         ("step", "COLUMN=NUMBER", "step of a parameter; default: the one that all its values keep"),
+        ("fix", "COLUMN=VALUE", "a value that proposals have"),
         ("limits", "[COLUMN=]LOW:HIGH", "values that an outcome can have; a reading beyond is flagged"),
         ("sum", "A,B,C=NUMBER", "a sum that proposals keep; 'none': also where all rows have one"),
         ("where", '"A + 2 B <= NUMBER"', "an inequality that proposals keep"),

@@ -18,6 +18,7 @@ MOST_STEPS = 4096  # of a column; wider ranges are continuous, and rounded in th
 DIGITS = 1e5  # steps of a range, beyond which decimals are those of a computer
 SIGNIFICANT = 6  # digits of a range in which its values are printed
 SLACK = 1e-9  # of a step, by which a range may miss it
+DECADES = 100.0  # times the smallest value, from which the largest one suggests a logarithm
 FINEST = 12  # decimals up to which a step is looked for
 
 
@@ -165,6 +166,15 @@ class Numeric(Column):
         rounded = round(value, SIGNIFICANT - 1 - math.floor(math.log10(size))) + 0.0
         return min(max(rounded, low), high) if low < high else rounded
 
+    def number(self, code: float) -> float | str:
+        return self.on_grid(code)
+
+    @property
+    def notes(self) -> list[str]:
+        low, high = self.span
+        some = f"{self.name} spans {math.log10(high / low):.2g} decades" if 0.0 < DECADES * low <= high else ""
+        return [f"{some}; --log {word(self.name)} searches it by factors."] if some and not self.observed else []
+
     def __str__(self) -> str:
         low, high, size = (f"{x or 0.0:.12g}".replace(".", self.mark) for x in (*self.span, self.step))
         step = "" if self.step is None else ", whole" if self.step == 1.0 else f", in steps of {size}"
@@ -226,6 +236,56 @@ class Ratio(Numeric):
         return f"{a / b:.15g}".replace(".", "," if "," in cell else ".")
 
 
+@dataclass(frozen=True)
+class Logarithmic(Numeric):
+    """Numbers over decades, of which a search sees logarithms."""
+
+    options: ClassVar[Mapping[str, str]] = {"log": "columns of numbers that are searched by factors, over decades"}
+
+    @classmethod
+    def recognizes(cls, name: str, cells: Sequence[str], options: ColumnOptions) -> bool:
+        return False
+
+    @classmethod
+    def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Logarithmic:
+        read = super().read(name, cells, tables, options)
+        assert isinstance(read, Logarithmic)
+        if (least := min(read.span[0], *read.typed, *read.levels, math.inf)) <= 0.0:
+            raise TableError(f"{name!r} has {least:g}, which has no logarithm, as --log says; leave the option out.")
+        if name in options.constrained:
+            raise TableError(f"--log {word(name)}: a column that is in a sum or an inequality is searched as it is.")
+        low, high = map(math.log10, read.span)
+        return replace(read, span=(low, high), step=None, levels=tuple(map(math.log10, read.levels)))
+
+    def codes(self, table: Table) -> list[float]:
+        return [math.log10(value) for value in super().codes(table)]
+
+    def decode(self, value: float) -> str:
+        return "" if math.isnan(value) else super().decode(self.number(value))
+
+    def number(self, code: float) -> float:
+        seen = {math.log10(value): value for value in self.typed}
+        return seen.get(code, float(f"{10.0**code:.14g}"))
+
+    def on_grid(self, value: float) -> float:
+        if math.isnan(value) or self.number(value) in self.typed:
+            return value if math.isnan(value) else math.log10(self.number(value))
+        if self.levels:
+            return min(self.levels, key=lambda level: abs(level - value))
+        return min(max(math.log10(float(f"{10.0**value:.3g}")), self.span[0]), self.span[1])
+
+    @property
+    def notes(self) -> list[str]:
+        return []
+
+    @property
+    def axis(self) -> str:
+        return f"log10 of {self.title}"
+
+    def __str__(self) -> str:
+        return f"{self.title} ({' to '.join(map(self.decode, self.span))}, by factors)"
+
+
 TIME = re.compile(r"\d{1,2}:[0-5]\d")
 
 
@@ -234,7 +294,7 @@ def _sides(cell: str) -> tuple[str, str] | None:
     return None if match is None else (match[1], match[2])
 
 
-KINDS: list[type[Column]] = [Ratio, Categorical, Numeric]  # a column is of the first that recognizes its cells
+KINDS: list[type[Column]] = [Ratio, Logarithmic, Categorical, Numeric]  # the first that recognizes cells is theirs
 
 
 def _some_of(values: Sequence[str]) -> str:

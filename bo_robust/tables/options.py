@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -17,7 +18,7 @@ REQUIREMENT = re.compile(r"(?P<column>.+?)\s*(?P<sign>>=|<=|≥|≤|>|<)\s*(?P<l
 TERM = re.compile(r"\s*(?P<sign>[+-]?)\s*(?P<factor>\d[\d.,]*)?\s*\*?\s*")
 WITHOUT_EFFECT = [  # pairs of options for one column, beside those of two kinds
     *({"categorical", "bounds"}, {"categorical", "step"}),
-    *({"continuous", "step"}, {"continuous", "levels"}, {"levels", "step"}),
+    *({"log", "step"}, {"continuous", "step"}, {"continuous", "levels"}, {"levels", "step"}),
 ]
 
 Sum = tuple[list[str], list[float], float]  # names, factors and right-hand side
@@ -26,6 +27,7 @@ Sum = tuple[list[str], list[float], float]  # names, factors and right-hand side
 def column_options(options: argparse.Namespace, tables: Sequence[Table], constrained: Sequence[str]) -> ColumnOptions:
     """The options about columns, where those in sums and inequalities are ``constrained``."""
     table, bounds, levels, steps = tables[0], {}, {}, {}
+    fixed = {table.find(name): value for name, value in (_assignment("--fix", text) for text in options.fix)}
     for text in options.bounds:
         name, ends = _assignment("--bounds", text)
         low, colon, high = ends.partition(":")
@@ -57,6 +59,7 @@ def column_options(options: argparse.Namespace, tables: Sequence[Table], constra
         bounds=bounds,
         levels=levels,
         steps=steps,
+        fixed=fixed,
         constrained=constrained,
         batch=None if options.batch is None else table.find(options.batch),
         conditions=names_in([*options.condition, *options.observe], [table]),
@@ -96,6 +99,20 @@ def limits_of(texts: Sequence[str], objectives: Sequence[str], table: Table) -> 
             raise TableError(f"--limits {text} must be LOW:HIGH, such as 0:100; one of them may be left out.")
         limits[column] = pair
     return [limits.get(name) for name in objectives]
+
+
+def with_distances(table: Table, texts: Sequence[str]) -> tuple[Table, list[str]]:
+    """The table with distances from targets in place of the columns that --target names, and their new names."""
+    found: list[str] = []
+    for text in texts:
+        asked, value = _assignment("--target", text)
+        name, target, mark = table.find(asked), quantity(value), table.mark
+        place, found = table.names.index(name), [*found, f"|{name} - {target:g}|"]
+        rows = [list(row) for row in table.rows]
+        for row, reading in zip(rows, table.values(name), strict=True):
+            row[place] = row[place] if reading is None else f"{abs(reading - target):.12g}".replace(".", mark)
+        table = replace(table, rows=rows, names=[*table.names[:place], found[-1], *table.names[place + 1 :]])
+    return table, found
 
 
 def sums(texts: Sequence[str], tables: Sequence[Table]) -> list[Sum]:

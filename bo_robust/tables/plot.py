@@ -51,7 +51,7 @@ def _labels(campaign: Campaign) -> tuple[dict[str, str], list[str]]:
 
     places = {name: f" (column {place})" for place, name in enumerate(campaign.results.names, 1)}
     texts = {campaign.titles[name]: places[name] for name in campaign.objectives}
-    texts |= {column.title: places[column.name] for column in campaign.columns}
+    texts |= {column.axis: places[column.name] for column in campaign.columns}
     texts |= {column.decode(x): "" for column in campaign.columns if not column.ordered for x in column.grid}
     families, missing = list(rcParams["font.family"]), {ord(letter) for letter in "".join(texts)}
     for font in sorted(font_manager.fontManager.ttflist, key=lambda font: font.name != "DejaVu Sans"):
@@ -91,7 +91,7 @@ def _figure(found: Suggestion, campaign: Campaign, labels: Mapping[str, str]) ->
         for i, (axis, column) in enumerate(zip(axes[j, 1:], campaign.columns, strict=False)):
             _response(axis, models[j], campaign, found, j, i)
             _scatter(axis, np.array([campaign.X[row][i] for row in campaign.read]), y, out, campaign, limits)
-            axis.set(xlabel=labels[column.title], ylabel=labels[campaign.titles[name]])
+            axis.set(xlabel=labels[column.axis], ylabel=labels[campaign.titles[name]])
             if not column.ordered:
                 axis.set_xlim(-0.5, len(column.grid) - 0.5)
                 axis.set_xticks(

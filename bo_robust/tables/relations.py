@@ -18,8 +18,10 @@ from bo_robust.tables.questions import Question
 from bo_robust.tables.table import Table
 
 SURE = math.log(100.0)  # evidence against chance, in nats, from which a column follows from others
+ASKED = math.log(5.0)  # evidence from which the user is asked whether a number belongs to a category
 SOURCES = 3  # columns, at most, in a formula
 MANY = 16  # columns of numbers, beyond which formulas have a source less
+SIGNIFICANT = 3  # digits, at least, of a product
 SCREENED = 48  # rows on which formulas are looked for, before all rows decide
 
 Beside = Callable[[Mapping[str, str | float]], str]  # from values of parameters to a cell, blank where it is unknown
@@ -99,8 +101,8 @@ class _Search:
             # Of all orders of the cells, so few give each text one partner.
             broken, evidence = both[~fits], _orders(each) - _orders(groups) - self.pairs
             sure = evidence - len(broken) * math.log(max(2, len(both))) > SURE
-            texts = name not in self.numbers and len(each) == len(most) > 2 and not len(broken)
-            if len(broken) <= min(BROKEN, len(both) // 8) and (sure or texts):
+            alike = len(each) == len(most) > 2 and not len(broken) and (name not in self.numbers or evidence > ASKED)
+            if len(broken) <= min(BROKEN, len(both) // 8) and (sure or alike):
                 cells = [self.cells[n][both[fits]].tolist() for n in (source, name)]
                 sure &= len(each) > 2 or _akin(name, source)
                 cell = partial(_partner, source, dict(zip(*cells, strict=True)))
@@ -160,7 +162,11 @@ def _number(
     sources: Sequence[str], formula: Formula, decimals: int, mark: str, values: Mapping[str, str | float]
 ) -> str:
     number = float(formula(np.array([[values[source] for source in sources]], dtype=float))[0])
-    return f"{number:.{decimals}f}".replace(".", mark) if math.isfinite(number) else ""
+    if not math.isfinite(number):
+        return ""
+    if formula.powers and number:  # digits of its own, as small numbers have
+        decimals = max(decimals, SIGNIFICANT - 1 - math.floor(math.log10(abs(number))))
+    return f"{number:.{decimals}f}".replace(".", mark)
 
 
 def _akin(a: str, b: str) -> bool:

@@ -191,7 +191,7 @@ def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
         (lambda t: None, ("--categorical", "solven"), r"no column 'solven'; did you mean 'solvent'\?"),
         (lambda t: None, ("-n", "-3"), "argument -n: must be a whole number of designs, such as 3, not -3"),
         (lambda t: None, ("--minimise", "cost"), "no option --minimise; did you mean --minimize"),
-        (lambda t: None, ("--target", "yield"), "no option --target; name the column with --maximize COLUMN"),
+        (lambda t: None, ("--target", "yield"), "--target yield has no =; write --target COLUMN=VALUE"),
         (lambda t: None, ("--bounds", "temperature=9:3"), "must be COLUMN=LOW:HIGH, the lower number first"),
         (lambda t: None, ("--levels", "solvent=DMF,toluene"), "'water' is not among --levels solvent; add it"),
         (
@@ -504,3 +504,32 @@ def test_a_table_grows_by_files_of_designs(write, capsys, tmp_path):
         assert k == 0 or f"16 readings, {2 * k} pending" in said
         table += list(csv.reader(new.read_text().splitlines()))[1:]
     assert len({tuple(row[3:5]) for row in table[16:]}) == 6
+
+
+def test_a_fixed_value_is_kept(write, capsys):
+    path = write(rows())
+    assert call(path, "-n", "3", "--fix", "temperature=80", "--fix", "solvent=water") == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1:] == ["80,water"]  # the only design that is left
+    assert call(path, "-n", "3", "--fix", "solvent=DMF") == 0
+    out, err = capsys.readouterr()
+    assert all(line.endswith(",DMF") for line in out.splitlines()[1:])
+    assert "Fixed: solvent = DMF." in err
+    for wrong in ("temperature=900", "temperature=80.3", "solvent=toluene"):
+        assert call(path, "--fix", wrong) == 2
+        assert f"--fix {wrong} is no value of {wrong.split('=')[0]} (" in capsys.readouterr().err
+
+
+def test_a_target_is_approached(write, tmp_path, capsys):
+    table = [[T, s, round(100 + 1.5 * (T - 50) + 30 * s, 1)] for T in range(50, 130, 20) for s in (1, 2, 4)]
+    table[2][-1], table[5][-1] = 10 * table[2][-1], ""
+    path, output = write(table, header=["T", "s", "size (nm)"]), tmp_path / "next.csv"
+    assert main([path, "--target", "size=250", "-n", "3", "-o", str(output)]) == 0
+    out, err = capsys.readouterr()
+    assert "Minimized: |size (nm) - 250|. Parameters: T (50 to 110, " in err
+    assert "Row 4 looks wrong: |size (nm) - 250| = 1950 is " in err
+    sizes = [100 + 1.5 * (float(d["T"]) - 50) + 30 * float(d["s"]) for d in csv.DictReader(out.splitlines())]
+    assert min(abs(size - 250) for size in sizes) < 10
+    (row,) = re.findall(r"Recommended now: row (\d+) \(", err)
+    assert abs(table[int(row) - 2][-1] - 250) < 20
+    assert output.read_text(encoding="utf-8").splitlines()[0] == "T,s,size (nm)"

@@ -1,6 +1,7 @@
 """A kind of column is one class, and one row of ``KINDS``."""
 
 import csv
+import math
 import re
 from dataclasses import dataclass
 from typing import ClassVar
@@ -94,3 +95,44 @@ def test_without_it_durations_are_left_out(results, monkeypatch):
     assert "times of day such as 0:30" in read.left_out["stirred"]
     with pytest.raises(TableError, match="'0:30' is no number; correct one of them, or name the column with --cat"):
         Campaign(_parser().parse_args([path, "--maximize", "yield", "--integer", "stirred"]))
+
+
+def decades(tmp_path, *options):
+    """A table of a concentration over four decades, best at 0.001."""
+    path = tmp_path / "decades.csv"
+    rows = [(f"{10.0 ** -(i % 5 + 1):g}", 20 + i * 7 % 40) for i in range(15)]
+    readings = [(*row, round(60 - 9 * (math.log10(float(row[0])) + 3) ** 2 + row[1] / 10, 1)) for row in rows]
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["conc", "T", "yield"], *readings])
+    return [str(path), "--maximize", "yield", *options]
+
+
+def test_a_column_over_decades_is_searched_by_factors(tmp_path, capsys):
+    assert main(decades(tmp_path)) == 0
+    assert "conc spans 4 decades; --log conc searches it by factors." in capsys.readouterr().err
+    assert main(decades(tmp_path, "--log", "conc", "-n", "3")) == 0
+    out, err = capsys.readouterr()
+    assert "conc (1e-05 to 0.1, by factors)" in err
+    assert "spans" not in err
+    assert all(1e-4 < float(line.split(",")[0]) < 1e-2 for line in out.splitlines()[1:])
+    assert "(conc = 0.001" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--bounds", "conc=0:1"), "'conc' has 0, which has no logarithm, as --log says"),
+        (("--step", "conc=0.1"), "--log and --step contradict each other for 'conc'"),
+        (("--where", "conc + T <= 60"), "a column that is in a sum or an inequality is searched as it is"),
+    ],
+)
+def test_what_has_no_logarithm_is_refused(tmp_path, options, message):
+    with pytest.raises(TableError, match=message):
+        Campaign(_parser().parse_args(decades(tmp_path, "--log", "conc", *options)))
+
+
+def test_levels_of_a_logarithm_are_proposed_as_listed(tmp_path, capsys):
+    levels = "conc=1e-5,0.0001,0.001,0.0050,0.01,0.1"
+    assert main(decades(tmp_path, "--log", "conc", "--levels", levels, "-n", "3")) == 0
+    cells = {line.split(",")[0] for line in capsys.readouterr().out.splitlines()[1:]}
+    assert cells <= {"0.0001", "0.001", "0.005", "0.01"}

@@ -14,6 +14,7 @@ N = 18
 RANDOM = np.random.default_rng(0)
 T, LOADING, TIME = (RANDOM.choice(values, N).tolist() for values in (range(50, 125, 5), (0.5, 1, 2, 4), (1, 2, 4, 8)))
 SOLVENT = RANDOM.choice(["DMF", "MeCN", "THF", "water"], N).tolist()
+CAS = {"DMF": "68-12-2", "MeCN": "75-05-8", "THF": "109-99-9", "water": "7732-18-5"}
 SMILES = {"DMF": "CN(C)C=O", "MeCN": "CC#N", "THF": "C1CCOC1", "water": "O"}
 RATIO = np.divide(LOADING, TIME).round(4).tolist()
 KELVIN = [f"{t + 273.15:.2f}" for t in T]
@@ -49,6 +50,7 @@ def read(tmp_path):
             "= A + B",
         ),
         ({"solvent": SOLVENT, "SMILES": [SMILES[s] for s in SOLVENT], "T": T}, "SMILES", "goes with solvent"),
+        ({"solvent": SOLVENT, "CAS": [CAS[s] for s in SOLVENT], "T": T}, "CAS", "goes with solvent"),
         ({"boils": [len(s) * 31 for s in SOLVENT], "solvent": SOLVENT, "T": T}, "boils", "goes with solvent"),
     ],
 )
@@ -84,6 +86,16 @@ def test_two_categories_that_always_go_together_are_asked_about(read):
     assert len(read(columns, "--categorical", "base").columns) == 4
     columns = {"ligand": ligand, "ligand_CAS": columns["base"], "volume": columns["volume"]}
     assert [c.name for c in read(columns).columns] == ["ligand", "volume"]  # two names of one thing
+
+
+def test_a_quotient_has_digits_of_its_own(read):
+    columns = {
+        "volume": LOADING,
+        "flow": TIME,
+        "minutes": [round(v / f, 1) for v, f in zip(LOADING, TIME, strict=True)],
+    }
+    campaign = read(columns | {"T": T})
+    assert campaign.cells_of([0.5, 7.0, 60.0])["minutes"] == "0.0714"
 
 
 F = np.array(list(product([-1, 1], repeat=3)))
