@@ -20,8 +20,8 @@ MONTH = (
 DAY = re.compile(rf"\d{{1,2}}[-. ]+{MONTH}\.?|{MONTH}[-. ]+\d{{1,2}}", re.IGNORECASE)  # as 2-Jan
 NAMED_DATE = re.compile(r"\b(date|day|time ?stamp|datum|tag|jour|fecha)|日", re.IGNORECASE)
 DITTO = re.compile(r"[\"'″〃“”„]{1,2}|ditto|idem|dto\.?|↓")
-# As 85 ± 2, < 5 and 1:2:1.
-UNSURE = re.compile(r"[^\w]*\d[^a-z]*(±|\+/?-|\?)[^a-z]*|[<>≤≥] ?\d.*|\d+(:\d+){2,}", re.IGNORECASE)
+# As 85 ± 2, 5 + 5, < 5 and 1:2:1.
+UNSURE = re.compile(r"[^\w]*\d[^a-z]*(±|\+|\?)[^a-z]*|[<>≤≥] ?\d.*|\d+(:\d+){2,}", re.IGNORECASE)
 ROLE = re.compile(
     r"\b(solvents?|base|ligand|catalyst|cat|acid|additive|reagent|substrate|salt|metal|support|polymer|monomer|buffer"
     r"|enzyme|oxidant|reductant|surfactant|electrolyte|initiator|precursor|nucleophile|electrophile|amine|alcohol|cation"

@@ -153,6 +153,7 @@ def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, c
         ("levels", ["02. Jan", "03. Mrz"] * 4, "has '02. Jan', maybe a level such as 1-2"),
         ("levels", ["1/2/2026", "2/1/2026"] * 4, "has '1/2/2026', maybe a level such as 1-2"),
         ("p", ["85 ± 2", "90 ± 2"] * 4, "has '85 ± 2', which is no number .*; say --categorical p, or --ignore p"),
+        ("dose", ["5 + 5", "10 + 5"] * 4, "has '5 \\+ 5', which is no number"),
         ("c", ["<5", "none"] * 4, "has '<5', which is no number"),
         (
             "alkene",
