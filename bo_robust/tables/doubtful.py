@@ -48,7 +48,7 @@ def doubtful(table: Table, names: Sequence[str], options: ColumnOptions, listed:
             cells, wrong = table.cells(name), column[rows]
             column[rows] = math.nan
             low, high = np.nanmin([*column, *known]), np.nanmax([*column, *known])
-            bounds = f"{name}={min(low, *wrong):g}:{max(high, *wrong):g}"
+            bounds = f"{name}={min(low, *wrong):.12g}:{max(high, *wrong):.12g}"
             for row, value in zip(rows, right, strict=True):
                 fits = f"; {value:.6g} would fit ({slip}?)" if slip else ""
                 found[row] = (
