@@ -38,6 +38,7 @@ def _is_sorted(Y: np.ndarray) -> bool:
 
 
 def rows_of(lines: Sequence[int], places: Iterable[int]) -> str:
+    """Such as "Row 3" or "Rows 4 to 6"."""
     numbers = [lines[i] for i in places]
     if len(numbers) == 1:
         return f"Row {numbers[0]}"
