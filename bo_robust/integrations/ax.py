@@ -370,12 +370,13 @@ def generation_strategy(
     check_count(0, seed=0 if seed is None else seed)
     initial, num_restarts, raw_samples = int(initial), int(num_restarts), int(raw_samples)  # 8.0 is a whole number
     chosen = choose(method, settings, {"num_initial": initial}, standardized=False)
+    limits = list(outcome_limits.values()) if isinstance(outcome_limits, Mapping) else [None]
+    if not all(isinstance(ends, Sequence) and len(ends) == 2 for ends in limits):
+        hint = f'such as {{"yield": (0, 100)}}, got {quoted(outcome_limits)}'
+        raise ValueError(f"outcome_limits must give the ends of each metric by its name, {hint}.")
     # Models that standardize take rewards in any units, unless one of the settings has a unit.
     standardizes = chosen.standardizes
     any_units = standardizes and "noise_var" not in chosen.model_options and not outcome_limits
-    if not isinstance(outcome_limits, Mapping):
-        hint = f'such as {{"yield": (0, 100)}}, got {quoted(outcome_limits)}'
-        raise ValueError(f"outcome_limits must give the ends of each metric by its name, {hint}.")
     if outcome_limits and not chosen.takes("outcome_limits"):
         raise ValueError(f"{method} has no outcome_limits; only {DEFAULT} has them.")
     options = chosen.model_options | ({"maximize": None} if chosen.takes("maximize") else {})

@@ -96,7 +96,7 @@ class RobustSampler(BaseSampler):
     ) -> None:
         for name in {"minimize", "maximize"} & set(settings):
             raise ValueError(f"{name} is the direction of the Optuna study; give create_study direction='{name}'.")
-        for name in (name for name in (method, *settings) if name in ELSEWHERE):
+        for name in (name for name in (method, *settings) if isinstance(name, str) and name in ELSEWHERE):
             hint = "call bo_robust.suggest, or take Ax (generation_strategy('v-ucb', ...), parameter_constraints)"
             raise ValueError(f"{name} is not in Optuna, which knows no sums of parameters or observed ones: {hint}.")
         check_count(0, seed=0 if seed is None else seed)
@@ -107,6 +107,8 @@ class RobustSampler(BaseSampler):
         choice = choose(method, self._settings, also=("seed", "fixed", "outcome_limits", *SEARCH))
         if self._limits is not None and not choice.takes("outcome_limits"):
             raise ValueError(f"{method} has no outcome_limits; only robust has them.")
+        if not isinstance(fixed, Mapping):
+            raise ValueError(f"fixed must give values by name of the parameter, got {quoted(fixed)}.")
         self._method, self._fixed = method, dict(fixed)
         self._seed = secrets.randbits(32) if seed is None else int(seed)
 

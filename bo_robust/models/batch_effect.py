@@ -85,7 +85,7 @@ def batch_numbers(labels: Sequence[Any] | Tensor, template: Tensor) -> Tensor:
     array = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if array.shape != (len(template),):
         raise ValueError(f"batch needs one label for each of the {len(template)} observations, got {quoted(labels)}.")
-    if array.dtype == object and any(label is None or label != label for label in array):
+    if any(label is None or str(label) == "<NA>" or label != label for label in array):
         raise ValueError("batch has a missing label; give each observation one.")
     _, numbers = np.unique(array.astype(str) if array.dtype == object else array, return_inverse=True)
     return torch.from_numpy(numbers).to(template.device)

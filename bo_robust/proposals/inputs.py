@@ -78,8 +78,8 @@ class Space:
             raise ValueError("conditions need worst in (0, 1), set_conditions true or false, and nothing fixed.")
         for i, column in self.design_columns.items():
             if box and not -math.inf < column[0] < column[1] < math.inf:
-                ends = " and ".join(map(str, column.tolist()))
-                raise ValueError(f"bounds must be finite, the lower below the upper, but column {i} has {ends}.")
+                ends = f"{self._title(i)} has {' and '.join(map(str, column.tolist()))}"
+                raise ValueError(f"bounds must be finite, the lower below the upper, but column {ends}.")
         if not box and not (finite := self.table.isfinite().all(-1)).all():
             raise ValueError(f"candidates must be finite, but row {int(finite.int().argmin())} is not; leave it out.")
         for name in ("discrete", "categorical"):
@@ -114,9 +114,9 @@ class Space:
         if i not in range(self.num_columns):
             raise ValueError(f"{name} has column {quoted(i)}, but the columns are 0 to {self.num_columns - 1}.")
         if name == "discrete" and i in self.values("categorical"):
-            raise ValueError(f"column {i} is both discrete and categorical; leave it out of one.")
+            raise ValueError(f"column {self._title(i)} is both discrete and categorical; leave it out of one.")
         if values.ndim != 1 or len(values) == 0 or not values.isfinite().all():
-            raise ValueError(f"{name}[{i}] must be finite numbers, got {quoted(getattr(self, name)[i])}.")
+            raise ValueError(f"{name}[{self._title(i)}] must be finite numbers, got {quoted(getattr(self, name)[i])}.")
         column = self.design_columns.get(i, values)
         low, high = self.table[:, int(i)].tolist() if self.candidates is None else (-math.inf, math.inf)
         room = ROUNDING * (high - low)
@@ -127,7 +127,7 @@ class Space:
             (values[(values < low - room) | (values > high + room)], f"beyond the bounds {low} and {high}; widen them"),
         ):
             if len(wrong):
-                raise ValueError(f"{name}[{i}] has {float(wrong[0])}, {what}.")
+                raise ValueError(f"{name}[{self._title(i)}] has {float(wrong[0])}, {what}.")
         if self.candidates is not None and len(wrong := column[~torch.isin(column, values)]):
             raise ValueError(f"candidates have {float(wrong[0])} in column {i}, which {name}[{i}] lacks; add it there.")
 
@@ -148,9 +148,13 @@ class Space:
         table = self.table[:, chosen] if self.candidates is None else self.table
         return dict(zip(chosen, table.T, strict=True))
 
+    def _title(self, i: int) -> str:
+        return str(i) if self.columns is None else repr(self.columns.names[i])
+
     def values(self, name: str) -> dict[int, Tensor]:
         """Values of the ``discrete`` or of the ``categorical`` columns, in order, by number of the column."""
-        return {i: numbers(f"{name}[{i}]", values).sort().values for i, values in getattr(self, name).items()}
+        every = getattr(self, name).items()
+        return {i: numbers(f"{name}[{self._title(i)}]", values).sort().values for i, values in every}
 
     def constraints(self, name: str) -> tuple[Constraint, ...]:
         """The constraints of this name, in which columns are counted among those of designs."""

@@ -45,7 +45,7 @@ from bo_robust.models import (
 )
 from bo_robust.models.robust.prior import OutlierPrior
 from bo_robust.risk_measures.functionals import as_functional
-from bo_robust.utils.input_checks import check_delta, check_positive
+from bo_robust.utils.input_checks import check_delta, check_positive, is_number
 from bo_robust.utils.specs import SpecError, build, nearest, quoted
 
 __all__ = ["DEFAULT", "METHODS", "Choice", "Method", "choose"]
@@ -184,7 +184,7 @@ def _try_out(method: str, choice: Choice) -> None:
         warnings.simplefilter("ignore")  # of two points
         try:
             choice.build(X, X[:, :1])
-        except (RuntimeError, TypeError) as error:
+        except (OverflowError, RuntimeError, TypeError) as error:
             raise SpecError(f"{method} cannot be built with these settings: {error}") from error
 
 
@@ -201,7 +201,7 @@ def _completed(spec: Any, registry: Mapping[str, Callable[..., Any]], settings: 
 
 
 def _width(spec: Any, settings: Options) -> Options:
-    if isinstance(spec, int | float) and not isinstance(spec, bool):
+    if is_number(spec):
         return {"kind": "constant", "value": ConstantWidth(float(spec)).value}
     return _completed(spec, WIDTHS, settings, "width")
 

@@ -77,6 +77,8 @@ class Suggestion:
         ends = " to ".join(f"{end:.6g}" for end in self.interval)
         best = "no design yet" if self.best is None else f"row {self.best}: mean {self.mean:.6g}, 95 % interval {ends}"
         wrong = f"Rows that look wrong: {wrong}; that need a second reading first: {held}"
+        kinds = [f"{slip.kind} ({', '.join(map(str, slip.rows))})" for slip in self.slips]
+        wrong += f"; perhaps {_joined(kinds)}" * bool(kinds)
         return f"Measure {_joined(designs) or 'nothing (q = 0)'}.\n{wrong}.\nUse {best}."
 
 

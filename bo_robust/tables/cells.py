@@ -20,7 +20,7 @@ POWER = re.compile(
 ABOUT = re.compile(r"(?:[~≈∼]|(?:ca|approx)\.?(?![^\W\d_])|circa\b|about\b|etwa\b)\s*", re.IGNORECASE)
 PARTS = re.compile(
     r"(?P<currency>[$€£¥]?)\s*(?P<sign>[+-]?)\s*(?P<body>\d[\d.,]*(?:[ '’]\d{3}(?!\d)[.,\d]*)*|[.,]\d+)"
-    r"(?P<exponent>[eE][+-]?\d+)?\s*(?P<unit>(?:[^\W\d_]|[%‰°º€$£¥(\[/])[^±<>]*)?"
+    r"(?P<exponent>[eE][+-]?0*\d{1,2}(?!\d))?\s*(?P<unit>(?:[^\W\d_]|[%‰°º€$£¥(\[/])[^±<>]*)?"
 )
 GROUPED = re.compile(r"\d{1,3}(?:[ '’]\d{3})+(?!\d)")
 DATE = re.compile(
@@ -79,7 +79,7 @@ def written(cell: str) -> Written | None:
     if not re.fullmatch(r"[\d.,]+", digits) or (decimal := _decimal(digits, spaced is not None)) is None:
         return None
     unit = match["currency"] + (match["unit"] or "").strip()
-    if re.fullmatch(r"[Oo]\d*", unit):  # a letter for a zero
+    if re.fullmatch(r"[Oo]\d*|[eE][+-]?\d+", unit):  # a letter for a zero, or beyond the range of numbers
         return None
     return Written(match["sign"], digits, match["exponent"] or "", unit.strip("[]() ") or unit, decimal)
 
@@ -105,6 +105,7 @@ def is_date(cell: str) -> bool:
     return DATE.fullmatch(cell.translate(WIDE).strip()) is not None
 
 
+@lru_cache(maxsize=1 << 16)
 def is_pending(cell: str) -> bool:
     return cell.translate(WIDE).lower() in PENDING
 

@@ -6,6 +6,7 @@ import datetime
 import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -105,14 +106,10 @@ def _format(number_format: str, sign: int) -> tuple[bool, str]:
     Only a percent sign that is neither quoted nor escaped multiplies. A comma behind the digits divides, so that the
     text there, such as "k", is no unit of the number.
     """
-    sections: list[list[re.Match[str]]] = [[]]
-    for token in TOKEN.finditer(number_format.replace("General", "0")):
-        if token["code"] == ";":
-            sections.append([])
-        else:
-            sections[-1].append(token)
-    place = (2, 0, 1)[sign] % len(sections)
-    tokens = sections[place if sections[place] else 0]
+    tokens = list(TOKEN.finditer(number_format.replace("General", "0")))
+    ends = [-1, *(i for i, token in enumerate(tokens) if token["code"] == ";"), len(tokens)]
+    sections = [tokens[left + 1 : right] for left, right in pairwise(ends)]
+    tokens = sections[(2, 0, 1)[sign] % len(sections)] or sections[0]
     codes = "".join(token["code"] or " " for token in tokens)
     digits = max((i + 1 for i, code in enumerate(codes) if code in "0#?"), default=len(codes))
     behind = "".join((t["quoted"] or t["escaped"] or t["currency"] or t["code"] or "") for t in tokens[digits:])
@@ -140,6 +137,6 @@ def _say_hidden(sheet: Any, grid: Grid, notes: list[str]) -> None:
     hidden = [f"row {i}" for i, row in enumerate(grid, 1) if any(row) and sheet.row_dimensions[i].hidden]
     for first in (one for one in sheet.column_dimensions.values() if one.hidden):
         columns = range(first.min, min(first.max, sheet.max_column) + 1)
-        hidden += [f"column {sheet.cell(1, i).column_letter}" for i in columns if any(row[i - 1] for row in grid)]
+        hidden += [f"column {sheet.cell(1, i).coordinate[:-1]}" for i in columns if any(row[i - 1] for row in grid)]
     if hidden:
         notes.append(f"Hidden, but read: {', '.join(hidden)}.")

@@ -125,16 +125,8 @@ class Numeric(Column):
         low, high = options.bounds.get(name, (min(ends), max(ends)))
         if beyond := [level for level in levels if not low <= level <= high]:
             raise TableError(f"--levels {name}={beyond[0]:g} lies beyond --bounds {name}={low:g}:{high:g}; widen them.")
-        step = options.steps.get(name, {"integer": 1.0, "continuous": None}.get(kind or "", _step(values)))
-        if kind == "integer" and step is not None and not step.is_integer():
-            raise TableError(f"--step {name}={step:g} is no whole number, as --integer says; leave one out.")
+        step = _step_of(name, values, low, high, options)
         unit, observed = next(iter(units), ""), name in options.conditions
-        if step is not None and math.floor(high / step + SLACK) < math.ceil(low / step - SLACK):
-            if name in options.steps:
-                raise TableError(
-                    f"no multiple of --step {name}={step:g} is in {low:g} to {high:g}; change one of them."
-                )
-            step = None
         mark, seen = tables[0].mark, [(value, cell.text) for cell, value in zip(cells, values, strict=True)]
         return cls(name, (low, high), observed, unit, step, levels, mark, dict(reversed(seen)))
 
@@ -311,6 +303,19 @@ KINDS: list[type[Column]] = [Ratio, Logarithmic, Categorical, Numeric]  # the fi
 
 def _some_of(values: Sequence[str]) -> str:
     return ", ".join([*values[:3], "..."] if len(values) > 3 else values)
+
+
+def _step_of(name: str, values: Sequence[float], low: float, high: float, options: ColumnOptions) -> float | None:
+    """The step of a column between two ends, as options say or the values show; raises ``TableError``."""
+    kind = options.kinds.get(name, "")
+    step = options.steps.get(name, {"integer": 1.0, "continuous": None}.get(kind, _step(values)))
+    if step is None or math.floor(high / step + SLACK) >= math.ceil(low / step - SLACK):
+        if kind == "integer" and step is not None and not step.is_integer():
+            raise TableError(f"--step {name}={step:g} is no whole number, as --integer says; leave one out.")
+        return step
+    if name in options.steps or kind == "integer":
+        raise TableError(f"{low:g} to {high:g} has no multiple of the step {step:g} of {name!r}; change one of them.")
+    return None
 
 
 def _step(values: Sequence[float]) -> float | None:

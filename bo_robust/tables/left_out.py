@@ -87,12 +87,13 @@ def _reason(
         (_counts_rows(tables[-1], name), "counts the rows"),
         (_numbers_rows(name, filled), "names the rows"),
         (free and _all(r"[\d.,]+ ?(-|–|to) ?[\d.,]+[^-–]*", filled), f"ranges such as {first}; write one number"),
+        (any(_repeats(results, name, y) for y in outcomes), f"nearly the same as {outcomes[0]}, so readings of it"),
+        (names_rows and screen is False and (pending or not sparse), "a text of its own in most rows"),
+        (pending and listed is None and len(set(filled)) == 1, "one value only"),
         (ahead and (pending or (sparse and (is_grouped(cells) or not words))), BLANK),
         (pending, f"blank where {outcomes[0]} is, so an outcome"),
         (sparse, "blank in most rows"),
-        (any(_repeats(results, name, y) for y in outcomes), f"nearly the same as {outcomes[0]}, so readings of it"),
         (isinstance(screen, Question), screen if isinstance(screen, Question) else ""),
-        (names_rows and not screen, "a text of its own in most rows"),
         (listed is None and len(set(cells)) == 1 and len(cells) > 1, "one value only"),
     )
     return next((reason for holds, reason in rules if holds), None)
@@ -124,7 +125,7 @@ def _is_blank_where_pending(table: Table, name: str, outcomes: Sequence[str], wo
 def _names_rows(table: Table, name: str) -> bool:
     cells = [cell for cell in table.cells(name) if cell]
     singles = sum(count == 1 for count in Counter(cells).values())
-    return len(cells) > 1 and 2 * singles > len(table.rows) and all(written(cell) is None for cell in cells)
+    return len(cells) > 1 and 2 * singles > len(cells) and all(written(cell) is None for cell in cells)
 
 
 def _counts_rows(table: Table, name: str) -> bool:
@@ -136,7 +137,7 @@ def _counts_rows(table: Table, name: str) -> bool:
         return False
     numbers = [written(cell) for cell in table.cells(name)]
     digits = [int(n.digits) for n in numbers if n is not None and n.digits.isdigit() and not (n.unit or n.sign)]
-    if len(digits) < max(3, len(table.rows)):
+    if len(digits) < max(3, sum(not is_pending(cell) for cell in table.cells(name))):
         return False
     steps = [after - before for before, after in pairwise(digits)]
     return all(step > 0 for step in steps) and 2 * steps.count(1) > len(steps)

@@ -56,6 +56,6 @@ def _is_statistic(cell: str, above: Sequence[str]) -> bool:
 def _statistics_within(rows: Lines, i: int) -> list[int]:
     """Numbers of rows with words for statistics between names that each occur once."""
     named = [(line, row[i]) for line, row in rows if i < len(row) and row[i]]
-    found = [line for line, cell in named if STATISTIC.fullmatch(cell)]
+    found = [line for line, cell in named if written(cell) is None and STATISTIC.fullmatch(cell)]
     others = [cell for line, cell in named if line not in found]
     return found if len(set(others)) == len(others) > 2 * len(found) else []

@@ -206,12 +206,17 @@ def _decimal_mark(path: Path | str, rows: list[list[str]]) -> str:
 def _header(rows: list[list[str]], wanted: Iterable[str]) -> int:
     """The place of the row that has the names."""
     wanted, counts = list(wanted), [len([cell for cell in row if cell]) for row in rows]
-    found = [i for i, row in enumerate(rows) if wanted and all(named(name, row) is not None for name in wanted)]
-    if found:  # below it, names may stand under those of groups, which are merged
-        return max([i for i in found[:2] if i <= found[0] + 1], key=counts.__getitem__)
+    for i, row in enumerate(rows if wanted else ()):
+        if _has_all(wanted, row):  # below it, names may stand under those of groups, which are merged
+            below = [k for k in (i + 1,) if k < len(rows) and _has_all(wanted, rows[k])]
+            return max([i, *below], key=counts.__getitem__)
     # The first rows end where the first number comes; titles have one cell.
     first = next((i for i, row in enumerate(rows) if any(written(cell) for cell in row)), len(rows))
     return counts.index(max(counts[: max(first, 1)]))
+
+
+def _has_all(wanted: Iterable[str], row: Sequence[str]) -> bool:
+    return all(named(name, row) is not None for name in wanted)
 
 
 def _is_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:

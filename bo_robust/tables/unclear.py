@@ -29,24 +29,26 @@ ROLE = re.compile(
     r"|溶[媒剂]|[触催][媒化]|[酸碱]|塩基|配[位体]",
     re.IGNORECASE,
 )
+OF_ROWS = re.compile(r"\b(id|label|sample|code|who|by|operator|entry|ref|eln|comment|remark|note|recipe)s?\b", re.I)
 
 
 def unclear(name: str, cells: Sequence[str]) -> Question | None:
     """What to ask about a column whose kind nobody says, by the forms of its cells; None where they are clear."""
     if kind_of(name, cells, ColumnOptions()).has_form:
         return None
-    days = [c for c in cells if DAY.fullmatch(c) or (is_date(c) and ":" not in c and not c.isdigit())]
-    scattered = len(list(groupby(cells))) > len(set(cells))  # dates come in blocks
-    unsure = [cell for cell in cells if UNSURE.fullmatch(cell)]
+    each = list(dict.fromkeys(cells))
+    days = [c for c in each if DAY.fullmatch(c) or (is_date(c) and ":" not in c and not c.isdigit())]
+    scattered = len(list(groupby(cells))) > len(each)  # dates come in blocks
+    unsure = [cell for cell in each if UNSURE.fullmatch(cell)]
     kind = "--categorical"
-    if cells and all(map(TIMES.fullmatch, cells)) and len(set(cells)) < len(cells):
+    if each and all(map(TIMES.fullmatch, each)) and len(each) < len(cells):
         what = f"may hold ratios or times such as {cells[0]} (write times as numbers of hours or minutes)"
         kind = "--ratio"
-    elif days and (len(days) < len(cells) or (scattered and not NAMED_DATE.search(name))):
+    elif days and (len(days) < len(each) or (scattered and not NAMED_DATE.search(name))):
         what = f"has {days[0]!r}, maybe a level such as 1-2 that Excel made a date (type it as text, '1-2)"
-    elif ditto := [cell for cell in cells if DITTO.fullmatch(cell)]:
+    elif ditto := [cell for cell in each if DITTO.fullmatch(cell)]:
         what = f"has {ditto[0]!r}, which is no value (write what it repeats into each row)"
-    elif unsure and all(written(cell) is None for cell in cells):
+    elif unsure and not any(map(written, each)):
         what = f"has {unsure[0]!r}, which is no number (write one number in each cell)"
     else:
         return None
@@ -55,14 +57,15 @@ def unclear(name: str, cells: Sequence[str]) -> Question | None:
 
 def is_screen(name: str, cells: Sequence[str]) -> bool | Question:
     """Whether texts that most rows have for themselves are levels of a screen, and no names or remarks of rows."""
-    if ROLE.search(name):
+    words = name.replace("_", " ")
+    forms = Counter(re.sub(r"\d+", "0", cell) for cell in cells)
+    numbered = any("0" in form and 2 * count > len(cells) for form, count in forms.items())  # as cat-1, cat-2
+    sentences = any(len(cell.split()) > 3 for cell in cells)
+    role = ROLE.search(words) is not None
+    if OF_ROWS.search(words) or (not role and (numbered or sentences or "name" in words.casefold())):
+        return False
+    if role and not numbered:
         return True
-    forms = Counter(re.sub(r"\d+", "0", cell) for cell in cells)  # of numbered names
-    numbered = any("0" in form and 2 * count > len(cells) for form, count in forms.items())
-    if numbered or any(len(cell.split()) > 3 for cell in cells):
-        return False
-    if re.search(r"\b(id|name|label|sample|who|by|operator|entry|ref|eln|comment|remark|note|recipe)s?\b", name, re.I):
-        return False
     what = f"{name!r} has a text of its own in most rows, such as {cells[0]!r}: a factor of a screen, or names of rows"
     return Question(what, (f"--categorical {word(name)}", f"--ignore {word(name)}"))
 
@@ -81,7 +84,7 @@ def about_blanks(table: Table, names: Sequence[str]) -> list[Question]:
         rows.setdefault(next(i for i, cell in enumerate(table.cells(name)) if is_pending(cell)), []).append(name)
     return [
         Question(
-            f"row {table.lines[row]} is blank in column {', '.join(map(repr, blank))} (write what is missing, or what "
+            f"row {table.lines[row]} is blank in {', '.join(map(repr, blank))} (write what is missing, or what "
             "the cell above means)",
             (f"--ignore {' '.join(map(word, blank))}",),
         )

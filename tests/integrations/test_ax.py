@@ -269,6 +269,9 @@ def test_limits_of_a_metric_are_stored_and_named(tmp_path):
         assert outlier_trials(one) == [2]
     with pytest.warns(UserWarning, match="outcome_limits name yield, but the metrics modeled are y"):
         run(make("robust", initial=2, outcome_limits={"yield": (0, 100)}), 3)
+    for limits in ((0, 100), {"y": 100}, None):
+        with pytest.raises(ValueError, match="outcome_limits must give the ends of each metric"):
+            generation_strategy(outcome_limits=limits)
 
 
 def test_slips_have_the_trials_they_concern():

@@ -314,6 +314,7 @@ def two_objectives(method):
             lambda: RobustSampler(equality_constraints=[]),
             "equality_constraints is not in Optuna",
         ),
+        (lambda: RobustSampler(fixed=["a"]), "fixed must give values by name"),
         (lambda: RobustSampler(restart=3), r"robust has no setting 'restart'; did you mean 'restarts'"),
         (lambda: RobustSampler(sed=1), "'seed'"),
         (lambda: RobustSampler(maximize=True), "maximize is the direction"),

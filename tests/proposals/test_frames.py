@@ -1,6 +1,10 @@
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from bo_robust.models.robust.slips import Slip
 from bo_robust.proposals.suggest import Data, Space, suggest
 
 pd = pytest.importorskip("pandas")
@@ -17,6 +21,8 @@ def test_columns_are_matched_by_name():
     bounds = pd.DataFrame(BOUNDS)
     pending = frame.iloc[:2] + 1.0
     plain = suggest(frame.to_numpy(), Y, bounds=bounds.to_numpy(), X_pending=pending.to_numpy(), q=2, **SEARCH).X
+    by_name = suggest(frame.to_numpy(), Y, bounds=BOUNDS, X_pending=pending, q=2, **SEARCH).X
+    np.testing.assert_array_equal(by_name, plain)
     for ends in (bounds[["time", "T"]], bounds, BOUNDS, bounds.to_numpy()):
         found = suggest(frame, Y, bounds=ends, X_pending=pending[["time", "T"]], q=2, **SEARCH).X
         assert list(found.columns) == ["T", "time"]
@@ -31,6 +37,16 @@ def test_readings_are_matched_by_their_index():
         with pytest.raises(ValueError, match="Y has another index than X"):
             suggest(X, Y.set_axis(index), bounds=BOUNDS, categorical=BASES)
     suggest(X, Y.set_axis(range(1, 7)).to_numpy(), bounds=BOUNDS, categorical=BASES, q=0)
+
+
+def test_batches_are_matched_by_their_index_and_complete():
+    days = pd.Series(["Mon", "Tue"] * 3)
+    one, other = (suggest(X, Y, bounds=BOUNDS, categorical=BASES, batch=b, **SEARCH).X for b in (days, days[::-1]))
+    pd.testing.assert_frame_equal(one, other)
+    for missing in (np.nan, None, pd.NA):
+        for dtype in (object, None):
+            with pytest.raises(ValueError, match="batch has a missing label"):
+                suggest(X, Y, bounds=BOUNDS, categorical=BASES, batch=pd.Series([1, 2, missing] * 2, dtype=dtype))
 
 
 def test_texts_go_in_and_come_out():
@@ -80,13 +96,15 @@ def test_a_suggestion_says_what_to_do_in_three_lines():
     rng = np.random.default_rng(0)
     x = rng.random((20, 2))
     y = -((x - 0.4) ** 2).sum(1)
-    y[[3, 7]] += 50.0, -60.0
+    y[[3, 7]] += 50.123, -60.456
     found = suggest(pd.DataFrame(x, columns=["T", "t" * 300]), y, bounds=[[0, 0], [1, 1]], q=9, **SEARCH)
     measure, check, use = repr(found).split("\n")
     assert measure.startswith(f"Measure (T = {x[3, 0]:.10g}, {'t' * 16}…{'t' * 15} = {x[3, 1]:.10g}) (again), (T = ")
     assert measure.endswith("and 3 more.")
     assert check == "Rows that look wrong: 3, 7; that need a second reading first: none."
     assert use.startswith(f"Use row {found.best}: mean -0.0")
+    told = repr(replace(found, slips=(Slip("exchanged", (3, 7), math.nan, 9.0),)))
+    assert "first: none; perhaps exchanged (3, 7).\n" in told
     nothing = repr(suggest([], [], bounds=[[0], [1]], q=0)).split("\n")
     assert (nothing[0], nothing[2]) == ("Measure nothing (q = 0).", "Use no design yet.")
 
@@ -109,6 +127,8 @@ def test_a_suggestion_says_what_to_do_in_three_lines():
         ({"X": pd.concat([X, X["T"]], axis=1)}, "X must have columns .*, each once; see 'T'"),
         ({"X_pending": [[20, 1, 0]]}, "X_pending must be a data frame"),
         ({"X_failed": X[["T", "time"]]}, "X_failed must have columns .* see 'base'"),
+        ({"bounds": {**BOUNDS, "T": (100, 20)}}, "lower below the upper, but column 'T' has 100.0 and 20.0"),
+        ({"discrete": {"T": [20, 120]}}, r"discrete\['T'\] has 120.0, beyond the bounds 20.0 and 100.0"),
         ({"fixed": {"tim": 4}}, "fixed has no column 'tim'; did you mean 'time'"),
         ({"fixed": {"base": "D"}}, r"fixed has 'D' in column 'base', which categorical\['base'\] lacks"),
         ({"equality_constraints": [(["T", "tim"], [1, 1], 9)]}, "equality_constraints has no column 'tim'"),

@@ -162,11 +162,11 @@ def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, c
         (
             "solvent",
             ["DMF", "", "", "", "THF", "", "", ""],
-            "row 3 is blank in column 'solvent'",
+            "row 3 is blank in 'solvent'",
         ),
         ("solvent", ["DMF", '"', '"', '"', "THF", '"', '"', '"'], "'solvent' has '\"', which is no value"),
-        ("solvent", ["DMF", "-", "-", "-", "THF", "-", "-", "-"], "row 3 is blank in column 'solvent'"),
-        ("dose", [5, 10, "", "", "", "", "", ""], "row 4 is blank in column 'dose'"),
+        ("solvent", ["DMF", "-", "-", "-", "THF", "-", "-", "-"], "row 3 is blank in 'solvent'"),
+        ("dose", [5, 10, "", "", "", "", "", ""], "row 4 is blank in 'dose'"),
     ],
 )
 def test_what_can_mean_two_things_is_asked(campaign, name, cells, question):
@@ -187,7 +187,11 @@ def test_the_kind_of_a_named_parameter_is_asked_where_it_is_unclear(campaign):
 def test_a_screen_of_solvents_is_a_category(campaign):
     cells = ["DMF", "2-MeTHF", "1,4-dioxane", "NMP", "THF", "CPME", "EtOAc", "water"]
     assert names(campaign(with_column("Solvent", cells))) == {*ALL, "Solvent"}
-    assert names(campaign(with_column("entry", cells))) == ALL
+    assert names(campaign(with_column("solvent_name", cells))) == {*ALL, "solvent_name"}
+    for name in ("entry", "name", "solvent id"):
+        assert names(campaign(with_column(name, cells))) == ALL
+    with pytest.raises(TableError, match="'ligand' has a text of its own in most rows, such as 'C-1'"):
+        campaign(with_column("ligand", [f"C-{i}" for i in range(1, 9)]))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +211,7 @@ def test_ratios_are_numbers(campaign, cells, first, printed):
 
 def test_half_a_row_is_refused_with_row_and_column(campaign):
     table = text() + "85,,-,\n"
-    with pytest.raises(TableError, match=r"row 10 is blank in column 'time', 'catalyst' \(write what is"):
+    with pytest.raises(TableError, match=r"row 10 is blank in 'time', 'catalyst' \(write what is"):
         campaign(table)
     with pytest.raises(TableError, match="row 10, column 'time' is blank: every design needs a value"):
         campaign(table, "--parameters", "temperature,time")
@@ -222,7 +226,7 @@ def test_a_second_outcome_is_no_parameter(campaign):
     assert read.Y[0].tolist() == [16.4, 81.9]
     read = campaign(table, "--require", "purity >= 85")
     assert read.C[:3, 0].tolist() == pytest.approx([3.1, -0.2, 2.9])
-    blank = [[*row, "" if i == 2 else 80 + i] for i, row in enumerate(ROWS)]
+    blank = [[*row, "" if i == 2 else 80 + 3 * i % 7] for i, row in enumerate(ROWS)]
     blank[2][3] = ""
     assert "purity (blank where yield is, so an outcome)" in campaign(text(blank, [*NAMES, "purity"])).introduction()[0]
 

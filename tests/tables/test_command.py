@@ -202,22 +202,11 @@ def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
         (lambda t: None, ("--levels", "solvent=water,DMF,DMF"), "--levels solvent=water,DMF,DMF has DMF twice"),
         (lambda t: None, ("--bounds", "temperature=1,000:2,000"), "'1,000' may be 1 or 1000; write it without"),
         (lambda t: None, ("--condition", "solvent", "--observe", "temperature"), "give --condition or --observe"),
-        (
-            lambda t: None,
-            ("--categorical", "solvent", "--step", "solvent=2"),
-            "--categorical and --step contra",
-        ),
+        (lambda t: None, ("--categorical", "solvent", "--step", "solvent=2"), "--categorical and --step contra"),
         (lambda t: None, ("--continuous", "temperature", "--step", "temperature=2"), "--continuous and --step contra"),
-        (
-            lambda t: None,
-            ("--continuous", "solvent", "--categorical", "solvent"),
-            "--categorical and --continuous",
-        ),
-        (
-            lambda t: None,
-            ("--step", "temperature=40", "--bounds", "temperature=50:70"),
-            "no multiple of --step temperature=40",
-        ),
+        (lambda t: None, ("--continuous", "solvent", "--categorical", "solvent"), "--categorical and --continuous"),
+        (lambda t: None, ("--step", "temperature=40", "--bounds", "temperature=50:70"), "50 to 70 has no multiple"),
+        (lambda t: None, ("--integer", "temperature", "--step", "temperature=.5"), "is no whole number"),
         (lambda t: None, ("--step", "solvent=2"), r"row 2, column 'solvent': 'water' is no number"),
         (lambda t: None, ("--require", "purity"), "no requirement such as"),
         (lambda t: None, ("--where", "temprature <= 50"), "did you mean 'temperature'"),
@@ -501,6 +490,20 @@ def test_a_file_of_designs_has_all_columns_of_the_readings(write, capsys, tmp_pa
     for existing in (str(new), path):
         assert call(path, "-o", existing) == 2
         assert capsys.readouterr().err.endswith("exists, and is not written over; name another file behind -o.\n")
+
+
+def test_a_table_grows_by_files_of_designs(write, capsys, tmp_path):
+    """Numbers of rows, second readings and what is the same in all rows are blank in what is added."""
+    header = ["No.", "id", "pressure", "temperature", "solvent", "first", "yield"]
+    table = [[i + 1, f"R{i}", 5, *row[:2], row[2] + 0.1, row[2]] for i, row in enumerate(rows())]
+    for k in range(3):
+        new = tmp_path / f"next{k}.csv"
+        assert call(write(table, header=header), "-n", "2", "-o", str(new)) == 0
+        said = capsys.readouterr().err
+        assert "Parameters: temperature (40 to 96, in steps of 0.5), solvent (DMF, water). Left" in said
+        assert k == 0 or f"16 readings, {2 * k} pending" in said
+        table += list(csv.reader(new.read_text().splitlines()))[1:]
+    assert len({tuple(row[3:5]) for row in table[16:]}) == 6
 
 
 def test_a_fixed_value_is_kept(write, capsys):

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bo_robust.models.marginal_likelihood import Array, Indices
+from bo_robust.models.marginal_likelihood import Array
 from bo_robust.models.robust.detection import detect, with_single_slips
 from bo_robust.models.robust.outcome_scale import OutcomeScale
 from bo_robust.models.robust.search import EVIDENCE_REQUIRED, MIN_OBSERVATIONS, Detection, OutlierSearch, SearchData
@@ -31,7 +31,6 @@ MOST = 3  # slips of several readings in one table
 NEAREST = 2  # of the other readings, counted from 0, whose distance says how dense readings are
 PAIRS = 2  # of readings, fitted anew, of each set of inliers
 FEW = 100  # observations up to which they are, whatever they gain at first; of more, that gain says enough
-PASSES = 3  # choices of the rows that are fractions
 PERCENT = 100.0
 
 
@@ -76,14 +75,12 @@ def _likely(data: SearchData, found: Detection, unit: float) -> Iterator[Slip]:
         y[[i, j]] = y[[j, i]]
         yield Slip("exchanged", (i, j), math.nan, _gain(data, found, objective, y, (i, j)) + float(log_prior[i, j]))
     rows = readings.fractions[data.possible[readings.fractions]]
-    for _ in range(PASSES):
-        if len(rows) > 1:
-            y = data.y.copy()
-            y[rows] *= PERCENT
-            prior = math.log(FRACTION * min(data.prior.share * n, 1.0))
-            gain = _gain(data, found, objective, y, tuple(rows.tolist())) + len(rows) * math.log(PERCENT) + prior
-            yield Slip("fraction", tuple(rows.tolist()), math.nan, gain)
-            rows = _fractions(data._replace(y=y), rows, found)
+    if len(rows) > 1:
+        y = data.y.copy()
+        y[rows] *= PERCENT
+        prior = math.log(FRACTION * min(data.prior.share * n, 1.0))
+        gain = _gain(data, found, objective, y, tuple(rows.tolist())) + len(rows) * math.log(PERCENT) + prior
+        yield Slip("fraction", tuple(rows.tolist()), math.nan, gain)
 
 
 def _copies(data: SearchData, found: Detection, readings: Readings) -> Iterator[Slip]:
@@ -100,23 +97,6 @@ def _copies(data: SearchData, found: Detection, readings: Readings) -> Iterator[
             width = max(2.0 * np.partition(np.abs(np.delete(y, [row - 1, row]) - y[row]), NEAREST)[NEAREST], step)
             by_chance = max(expected.log_density(row, float(y[row])), math.log((NEAREST + 1) / n / width))
             yield Slip("copied", (row - 1, row), math.nan, prior - by_chance - math.log(step))
-
-
-def _fractions(data: SearchData, rows: Indices, found: Detection) -> Indices:
-    """Which of the rows that were multiplied agree better with the others so."""
-    every = found.inliers.copy()
-    every[rows] = True
-    search = OutlierSearch(data, found.scale)
-    told = search.statistics(every & search.domain)
-    if told.loo_mean is None or told.loo_variance is None:
-        return rows[:0]
-    expected = Expected(found.scale, told.loo_mean, told.loo_variance, np.zeros(len(data.y)))
-    better = [
-        expected.log_density(row, float(data.y[row])) + math.log(PERCENT)
-        > expected.log_density(row, float(data.y[row] / PERCENT))
-        for row in rows.tolist()
-    ]
-    return rows[better]
 
 
 def _largest(values: Array) -> list[tuple[int, int]]:

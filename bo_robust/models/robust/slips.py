@@ -25,9 +25,9 @@ from bo_robust.models.marginal_likelihood import LOG_2PI, Array, Indices
 from bo_robust.models.robust.outcome_scale import OutcomeScale
 
 # Prior probabilities of what a wrong reading is, a quarter of them decimal points.
-GROSS = 0.35
+GROSS = 0.37
 POINTS = {0.1: 0.15, 10.0: 0.1, 0.01: 0.02, 100.0: 0.01, 1e-3: 0.01, 1e3: 0.01}  # by the factor that corrects them
-FRACTION, SIGN, DIGITS, COPIED, EXCHANGED = 0.05, 0.05, 0.05, 0.1, 0.1
+FRACTION, SIGN, DIGITS, COPIED, EXCHANGED = 0.05, 0.05, 0.03, 0.1, 0.1
 DIGITS_KEPT = 11  # significant digits of a reading that a change of units keeps
 BY_HAND = 8  # characters of a number from which on nobody typed it
 
