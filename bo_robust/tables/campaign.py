@@ -329,7 +329,8 @@ class Campaign:
         line += f" Left out: {'; '.join(apart)}." if apart else ""
         notes = [note for table in self.tables for note in table.notes]
         looks = [note for column in self.columns for note in column.notes]
-        return [line, *notes, *self.mixture, *looks, *self.doubtful.values(), *self.notes, self.summary()]
+        looks += dict.fromkeys(self.doubtful.values())
+        return [line, *notes, *self.mixture, *looks, *self.notes, self.summary()]
 
     @property
     def titles(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ from scipy.stats import t as student
 from bo_robust.tables.cells import quantity, word, written
 from bo_robust.tables.columns import ColumnOptions
 from bo_robust.tables.formulas import last_digit
+from bo_robust.tables.readings import rows_of
 from bo_robust.tables.table import Table
 
 ERROR = 0.01  # share of cells that are wrong
@@ -38,23 +39,21 @@ def doubtful(table: Table, names: Sequence[str], options: ColumnOptions, listed:
             values[name] = np.array(table.values(name), dtype=float)
     for (a, b), row in _exchanged(values):
         both = f"{a} = {table.cells(a)[row]} and {b} = {table.cells(b)[row]} look exchanged"
-        found[row] = f"Row {table.lines[row]} is left out: {both}. Correct it, or give --bounds of both."
+        found[row] = f"Row {table.lines[row]} left out: {both}. Correct it, or give --bounds of both."
     for name, column in values.items():
         column[[*found]] = math.nan
         known = [*options.bounds.get(name, ()), *map(quantity, options.levels.get(name, ()))]
         known += [] if listed is None else [v for v in listed.values(name) if v is not None]
         while (block := _block(column, known)) is not None:
             rows, right, slip = block
-            cells, wrong = table.cells(name), column[rows]
+            cells, wrong = [table.cells(name)[row] for row in rows], column[rows]
             column[rows] = math.nan
             low, high = np.nanmin([*column, *known]), np.nanmax([*column, *known])
-            bounds = f"{name}={min(low, *wrong):g}:{max(high, *wrong):g}"
-            for row, value in zip(rows, right, strict=True):
-                fits = f"; {value:.6g} would fit ({slip}?)" if slip else ""
-                found[row] = (
-                    f"Row {table.lines[row]} is left out: {name} = {cells[row]} is far from all others, {low:g} to "
-                    f"{high:g}{fits}. Correct it, or say --bounds {word(bounds)} if it is right."
-                )
+            bounds = word(f"{name}={min(low, *wrong):.12g}:{max(high, *wrong):.12g}")
+            fits = f"; {', '.join(f'{value:.6g}' for value in right)} would fit ({slip}?)" if slip else ""
+            far = f"{name} = {', '.join(cells)} is far from all others, {low:g} to {high:g}{fits}"
+            line = f"{rows_of(table.lines, rows)} left out: {far}. Correct it, or say --bounds {bounds} if it is right."
+            found |= dict.fromkeys(rows, line)
     return found
 
 

@@ -172,8 +172,12 @@ class Numeric(Column):
     @property
     def notes(self) -> list[str]:
         low, high = self.span
-        some = f"{self.name} spans {math.log10(high / low):.2g} decades" if 0.0 < DECADES * low <= high else ""
-        return [f"{some}; --log {word(self.name)} searches it by factors."] if some and not self.observed else []
+        small = [value for value in self.typed if value < high / 10.0]
+        if self.observed or not 0.0 < DECADES * low <= high or 3 * len(small) < len(self.typed):
+            return []
+        return [
+            f"{self.name} spans {math.log10(high / low):.2g} decades; --log {word(self.name)} searches it by factors."
+        ]
 
     def __str__(self) -> str:
         low, high, size = (f"{x or 0.0:.12g}".replace(".", self.mark) for x in (*self.span, self.step))

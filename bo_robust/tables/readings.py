@@ -10,7 +10,8 @@ import numpy as np
 from bo_robust.tables.cells import word
 
 PERCENT = re.compile(r"%|(?<![a-z])(yield|conversion|selectivity|purity|recovery|ee|ausbeute|umsatz)(?![a-z])", re.I)
-STUCK = 0.02  # chance of so many equal readings in a row, below which they are mentioned
+RARE = 0.05  # chance that two readings are equal
+STUCK = 0.01  # chance of so many equal readings in a row, below which they are mentioned
 
 
 def notes_on_readings(
@@ -22,7 +23,7 @@ def notes_on_readings(
         others = np.unique(np.delete(Y, run), return_counts=True)[1]
         ties = ((others * (others - 1)).sum() + 2.0) / (others.sum() * (others.sum() - 1) + 4.0)
         apart = len({designs[i] for i in run}) == len(run) > 2 and Y[run[0]] not in (0.0, 100.0)
-        if apart and len(Y) * ties ** (len(run) - 1) < STUCK and not _is_sorted(Y):
+        if apart and ties < RARE and len(Y) * ties ** (len(run) - 1) < STUCK and not _is_sorted(Y):
             what = f"{name} is {Y[run[0]]:g} at different designs; is the sensor stuck?"
             notes.append(f"{rows_of(lines, run)}: {what}")
     above = np.flatnonzero(Y > 100.0)
@@ -37,6 +38,7 @@ def _is_sorted(Y: np.ndarray) -> bool:
 
 
 def rows_of(lines: Sequence[int], places: Iterable[int]) -> str:
+    """Such as "Row 3" or "Rows 4 to 6"."""
     numbers = [lines[i] for i in places]
     if len(numbers) == 1:
         return f"Row {numbers[0]}"

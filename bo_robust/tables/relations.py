@@ -68,7 +68,7 @@ def relations(table: Table, names: Sequence[str], named: set[str], questions: li
             but = f"but for row{'s' * (len(one.broken) > 1)} {rows}, which may be wrong" if rows else "in all rows"
             text, values = f"categorical {word(one.name)}", search.numbers.get(one.name)
             if values is not None:
-                text = f"bounds {word(f'{one.name}={np.nanmin(values):g}:{np.nanmax(values):g}')}"
+                text = f"bounds {word(f'{one.name}={np.nanmin(values):.12g}:{np.nanmax(values):.12g}')}"
             answers = (f"--ignore {word(one.name)} leaves it out", f"--{text} varies it")
             questions.append(Question(f"{one.name!r} {one.reason.replace('=', 'is', 1)} {but}", answers))
     return [one for one in found.values() if one]

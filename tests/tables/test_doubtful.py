@@ -39,7 +39,7 @@ def test_a_wrong_value_of_a_parameter_does_not_stretch_the_range(read, factor, r
         columns["T"][7], columns["yield"][7] = 85.0 * factor, reading
         campaign = read(columns)
         assert list(campaign.doubtful) == [7]
-        assert f"Row 9 is left out: T = {85.0 * factor} is far from all others" in campaign.doubtful[7]
+        assert f"Row 9 left out: T = {85.0 * factor} is far from all others" in campaign.doubtful[7]
         assert "; 85 would fit" in campaign.doubtful[7]
         assert campaign.parameters[0].span[0] >= 50.0
         assert campaign.parameters[0].span[1] <= 120.0
@@ -73,7 +73,7 @@ def test_a_block_in_another_unit(read, name, rows, wrong, text):
 def test_two_columns_exchanged_in_a_row(read):
     columns = table(2)
     columns["T"][3], columns["time"][3] = 4.0, 85.0
-    assert "Row 5 is left out: T = 4.0 and time = 85.0 look exchanged." in read(columns).doubtful[3]
+    assert "Row 5 left out: T = 4.0 and time = 85.0 look exchanged." in read(columns).doubtful[3]
 
 
 @pytest.mark.parametrize(
