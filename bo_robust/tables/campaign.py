@@ -252,9 +252,8 @@ class Campaign:
 
     def leave_out_copies(self, pairs: Sequence[tuple[int, ...]]) -> None:
         """Leave out the second reading of each pair of equal rows, places among those that were read."""
-        for row, copy in pairs:
-            lines = [self.results.lines[self.read[i]] for i in (row, copy)]
-            self.notes.append(f"Rows {lines[0]} and {lines[1]} are the same; is one a copy? They count as one reading.")
+        lines = [" and ".join(str(self.results.lines[self.read[i]]) for i in pair) for pair in pairs]
+        self.notes.append(f"Rows {', '.join(lines)} are the same; is one a copy? Two equal rows count as one reading.")
         kept = [i for i in range(len(self.read)) if i not in {copy for _, copy in pairs}]
         self.read, self.Y, self.C = [self.read[i] for i in kept], self.Y[kept], self.C[kept]
         for name in ("data", "batch", "encoded", "keeps_limits"):
