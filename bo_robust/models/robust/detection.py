@@ -85,7 +85,7 @@ from bo_robust.models.marginal_likelihood import Array
 from bo_robust.models.robust.conditioned_gp import Rows
 from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale, outcome_scales
 from bo_robust.models.robust.search import Detection, OutlierSearch, SearchData, rms
-from bo_robust.models.robust.slips import Expected, Readings, slip_of
+from bo_robust.models.robust.slips import ASKED, Expected, Readings, slip_of
 
 SCALE_EVIDENCE = 8.0  # nats by which another scale must improve on the given one: good outliers make data skewed, too
 BATCH_EVIDENCE = 0.0  # nats where batches are known: a factor that one shares is one deviation of logarithms alone
@@ -141,7 +141,7 @@ def with_single_slips(data: SearchData, detection: Detection, unit: float) -> De
     expected = Expected(detection.scale, detection.loo_mean, detection.loo_variance, log_p0)
     readings = Readings(data.y, unit)
     # A held row agrees better with the others once it is corrected: that is what it is held for.
-    found = [slip_of(row, readings, expected, -math.inf if detection.held[row] else 0.0) for row in rows]
+    found = [slip_of(row, readings, expected, -math.inf if detection.held[row] else ASKED) for row in rows]
     return replace(detection, slips=(*detection.slips, *(slip for slip in found if slip is not None)))
 
 

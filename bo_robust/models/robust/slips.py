@@ -28,6 +28,7 @@ from bo_robust.models.robust.outcome_scale import OutcomeScale
 GROSS = 0.37
 POINTS = {0.1: 0.15, 10.0: 0.1, 0.01: 0.02, 100.0: 0.01, 1e-3: 0.01, 1e3: 0.01}  # by the factor that corrects them
 FRACTION, SIGN, DIGITS, COPIED, EXCHANGED = 0.05, 0.05, 0.03, 0.1, 0.1
+ASKED = -math.log(2.0)  # log odds from which on a slip is named: it is a question, and may be wrong two times of three
 DIGITS_KEPT = 11  # significant digits of a reading that a change of units keeps
 BY_HAND = 8  # characters of a number from which on nobody typed it
 
@@ -127,7 +128,7 @@ class Expected(NamedTuple):
         return slope - 0.5 * (LOG_2PI + math.log(variance) + (w - float(self.mean[row])) ** 2 / variance)
 
 
-def slip_of(row: int, readings: Readings, expected: Expected, least: float = 0.0) -> Slip | None:
+def slip_of(row: int, readings: Readings, expected: Expected, least: float = ASKED) -> Slip | None:
     """The likeliest slip of a reading, if its log odds against a gross error exceed ``least``."""
     known, y = float(expected.log_p0[row]) + math.log(GROSS), readings.y
     found = [
