@@ -65,22 +65,25 @@ def _likely(data: SearchData, found: Detection, unit: float) -> Iterator[Slip]:
     yield from _copies(data, found, readings)
     log_prior = exchange_log_priors(n, data.prior.share * n)
     present = OutlierSearch(data, found.scale)
+    sets = {rows.tobytes(): rows for rows in (present.domain, found.inliers)}
+    gains = [present.exchange_gains(rows) + log_prior for rows in sets.values()]
+    pairs = dict.fromkeys(pair for each in gains for pair in _largest(each))
+    fractions = readings.fractions[data.possible[readings.fractions]]
+    if not pairs and len(fractions) < 2:
+        return
     # Of the same search, which may leave rows out that the detection did not, because the others foretell them.
     none = EVIDENCE_REQUIRED if np.array_equal(found.inliers, data.possible) else 0.0
     objective = max(found.log_evidence - none, present.objective_with(found.inliers, ()))
-    sets = {rows.tobytes(): rows for rows in (present.domain, found.inliers)}
-    gains = [present.exchange_gains(rows) + log_prior for rows in sets.values()]
-    for i, j in dict.fromkeys(pair for each in gains for pair in _largest(each)):
+    for i, j in pairs:
         y = data.y.copy()
         y[[i, j]] = y[[j, i]]
         yield Slip("exchanged", (i, j), math.nan, _gain(data, found, objective, y, (i, j)) + float(log_prior[i, j]))
-    rows = readings.fractions[data.possible[readings.fractions]]
-    if len(rows) > 1:
+    if len(fractions) > 1:
         y = data.y.copy()
-        y[rows] *= PERCENT
-        prior = math.log(FRACTION * min(data.prior.share * n, 1.0))
-        gain = _gain(data, found, objective, y, tuple(rows.tolist())) + len(rows) * math.log(PERCENT) + prior
-        yield Slip("fraction", tuple(rows.tolist()), math.nan, gain)
+        y[fractions] *= PERCENT
+        rows, prior = tuple(fractions.tolist()), math.log(FRACTION * min(data.prior.share * n, 1.0))
+        gain = _gain(data, found, objective, y, rows) + len(rows) * math.log(PERCENT) + prior
+        yield Slip("fraction", rows, math.nan, gain)
 
 
 def _copies(data: SearchData, found: Detection, readings: Readings) -> Iterator[Slip]:
