@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,9 +60,9 @@ class BatchEffectLikelihood(GaussianLikelihood):
 
     def of(self, batch: Tensor) -> BatchEffectLikelihood:
         """This likelihood, with the same parameters, of other training points."""
-        other = copy.copy(self)
-        other._buffers = {"batch": batch}
-        return other
+        other = BatchEffectLikelihood(batch, self)
+        other.raw_batch_variance = self.raw_batch_variance
+        return other.train(self.training)
 
     def _shaped_noise_covar(self, base_shape: torch.Size, *params: Any, **kwargs: Any) -> LinearOperator:
         """The covariance of noise and deviations; of points beside the training points, which come first, each its own.
