@@ -119,11 +119,10 @@ def _fill_merged(sheet: Any, grid: Grid, notes: list[str]) -> None:
     for merged in sorted(sheet.merged_cells.ranges, key=lambda merged: (merged.min_row, merged.min_col)):
         first, text = merged.min_col - 1, grid[merged.min_row - 1][merged.min_col - 1]
         rows = grid[merged.min_row - 1 : merged.max_row]
-        wide = [any(map(written, row)) for row in rows]  # titles and names of groups stay in their first column
-        for row, is_wide in zip(rows, wide, strict=True):
-            width = merged.max_col - first if is_wide else 1
+        for row in rows:  # titles and names of groups stay in their first column
+            width = merged.max_col - first if any(map(written, row)) else 1
             row[first : first + width] = [text] * width
-        filled += [str(merged)] if text and (len(rows) > 1 or any(wide)) else []
+        filled += [str(merged)] if text and (len(rows) > 1 or any(map(written, rows[0]))) else []
     if filled:
         notes.append(f"Merged cells hold their text in each row and column: {', '.join(filled)}.")
 

@@ -19,7 +19,7 @@ NAMES = re.compile(
 TEXTS = re.compile(
     r"(mon|tue|wed|thu|fri|sat|sun)[a-z]*|(u?hplc|uplc|gc|lc-?ms|gc-?ms)[-_ ]?\w{1,2}|eln[-_ ]?\d.*", re.IGNORECASE
 )
-WELL = re.compile(r"([A-P])(0?[1-9]|1\d|2[0-4])")
+WELL = re.compile(r"[A-P](0?[1-9]|1\d|2[0-4])")
 OUTCOMES = re.compile(r"analytes?|variable|property|metric|measure(ment|d)?|assay|outcome|response", re.IGNORECASE)
 
 
@@ -30,8 +30,7 @@ def ask_about_labels(table: Table, names: Sequence[str]) -> dict[str, Question]:
         cells, this = [cell for cell in table.cells(name) if cell], word(name)
         numbers = [number for number in map(written, cells) if number is not None]
         whole = all(number.digits.isdigit() and not number.unit for number in numbers)
-        wells = [match[1] for match in map(WELL.fullmatch, cells) if match]
-        plate = len(wells) == len(cells) and len(set(wells)) > 1
+        plate = all(map(WELL.fullmatch, cells)) and len({cell[0] for cell in cells}) > 1
         if OUTCOMES.fullmatch(name) and not numbers:
             text = f"{name!r} may say what was measured; a row must be one experiment, with a column for each outcome"
             found[name] = Question(text, (f"--categorical {this} if it is varied", "correct the table"))
@@ -45,11 +44,10 @@ def ask_about_labels(table: Table, names: Sequence[str]) -> dict[str, Question]:
 def recipes(table: Table, names: Sequence[str], named: set[str], questions: list[Question]) -> dict[str, str]:
     """Columns of texts each of which goes with a design of its own, beside replicates: they name the designs."""
     numeric = [name for name in names if all(map(written, filter(None, table.cells(name))))]
-    for name in (name for name in names if name not in {*numeric, *named}):
-        cells, others = table.cells(name), [table.cells(other) for other in names if other != name]
-        designs = list(zip(*others, strict=True))
-        each = len(set(cells))
-        if numeric and 3 < each == len(set(designs)) == len({*zip(cells, designs, strict=True)}) < len(cells):
+    for name in (name for name in names if numeric and name not in {*numeric, *named}):
+        cells = table.cells(name)
+        designs = list(zip(*(table.cells(other) for other in names if other != name), strict=True))
+        if 3 < len({*cells}) == len({*designs}) == len({*zip(cells, designs, strict=True)}) < len(cells):
             if len({re.sub(r"\d+\w?$", "", cell) for cell in cells}) == 1:
                 return {name: "names the designs"}
             answers = f"--ignore {word(name)} varies the others", f"--categorical {word(name)} varies it, too"

@@ -81,12 +81,10 @@ def about_blanks(table: Table, names: Sequence[str]) -> list[Question]:
     """Questions about columns that are blank in rows in which they may have values."""
     rows: dict[int, list[str]] = {}
     for name in names:
-        rows.setdefault(next(i for i, cell in enumerate(table.cells(name)) if is_pending(cell)), []).append(name)
-    return [
-        Question(
-            f"row {table.lines[row]} is blank in {', '.join(map(repr, blank))} (write what is missing, or what "
-            "the cell above means)",
-            (f"--ignore {' '.join(map(word, blank))}",),
-        )
-        for row, blank in sorted(rows.items())
-    ]
+        rows.setdefault(list(map(is_pending, table.cells(name))).index(True), []).append(name)
+    questions = []
+    for row, blank in sorted(rows.items()):
+        what = f"row {table.lines[row]} is blank in {', '.join(map(repr, blank))}"
+        text = f"{what} (write what is missing, or what the cell above means)"
+        questions.append(Question(text, (f"--ignore {' '.join(map(word, blank))}",)))
+    return questions
