@@ -133,4 +133,4 @@ def quantity(text: str) -> float:
         raise TableError(f"{text!r} is no number.")
     if number.decimal == "?" and "," in number.digits:
         raise TableError(f"{text!r} may be {number.value(','):g} or {number.value('.'):g}; write it without the comma.")
-    return number.value("," if "," in number.digits and "." not in number.digits else ".")
+    return number.value("," if number.decimal == "," else ".")

@@ -1,4 +1,4 @@
-"""Which columns of a table are neither parameters nor outcomes, and why."""
+"""Which columns of a table are neither parameters nor outcomes, and why; what is asked where cells mean two things."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from bo_robust.tables.cells import FAILED, is_date, is_pending, word, written
 from bo_robust.tables.columns import ColumnOptions
 from bo_robust.tables.kinds import kind_of
+from bo_robust.tables.labels import IDENTIFIER, is_screen
 from bo_robust.tables.questions import Question
 from bo_robust.tables.table import Table
-from bo_robust.tables.unclear import TIMES, about_blanks, is_grouped, is_screen, unclear
 
 BATCH = "a batch, as --batch says"
 WRONG = 0.05  # share of rows that may be wrong
 BLANK = "blank where it may have values"  # which is asked about
 FEW = 3  # rows that may repeat an outcome by accident
-ROWS = "run|row|exp|expt|experiment|sample|entry|reaction|rxn|trial|well|versuch|lauf|probe|essai"
 RANGE = re.compile(r"[\d.,]+ ?(-|–|to) ?[\d.,]+[^-–]*")
-IDENTIFIER = re.compile(rf"(new|old|{ROWS})?[ _.-]?(id|idx|index|nr|no|num|#)\.?|{ROWS}", re.IGNORECASE)
+TIMES = re.compile(r"\d+(:\d\d){1,2}")
+MONTH = (
+    r"(jan|f[eé][bv]|m[aä]r|mrz|a[pvb]r|ma[iy]|ju[nil]|ao[uû]|ago|aug|sep|o[ck]t|nov|d[eé][cz]|ene|dic)[^\W\d_]{0,2}"
+)
+DAY = re.compile(rf"\d{{1,2}}[-. ]+{MONTH}\.?|{MONTH}[-. ]+\d{{1,2}}", re.IGNORECASE)  # as 2-Jan
+NAMED_DATE = re.compile(r"\b(date|day|time ?stamp|datum|tag|jour|fecha)|日", re.IGNORECASE)
+DITTO = re.compile(r"[\"'″〃“”„]{1,2}|ditto|idem|dto\.?|↓")
+# As 85 ± 2, 5 + 5, < 5 and 1:2:1.
+UNSURE = re.compile(r"[^\w]*\d[^a-z]*(±|\+|\?)[^a-z]*|[<>≤≥] ?\d.*|\d+(:\d+){2,}", re.IGNORECASE)
 
 
 def left_out(
@@ -50,10 +57,10 @@ def left_out(
             (asked if reason == BLANK else reasons)[name] = reason
     kinds = {*options.kinds, *options.bounds, *options.levels, *options.steps}
     for name in (name for name in source.names if name in options.named - kinds):
-        if question := unclear(name, [cell for cell in source.cells(name) if not is_pending(cell)]):
+        if question := _unclear(name, [cell for cell in source.cells(name) if not is_pending(cell)]):
             questions.append(question)
             asked[name] = question.text
-    questions += about_blanks(results, [name for name, reason in asked.items() if reason == BLANK])
+    questions += _about_blanks(results, [name for name, reason in asked.items() if reason == BLANK])
     questions += _about_sides(results, outcomes, reasons, options)
     return reasons | asked
 
@@ -73,7 +80,7 @@ def _reason(
     sparse, named_so = 2 * len(filled) < len(cells), IDENTIFIER.fullmatch(name.strip())
     minutes = "write durations as numbers of minutes"
     names_rows = free and all(_names_rows(table, name) for table in tables)
-    question = unclear(name, filled) if ahead else None
+    question = _unclear(name, filled) if ahead else None
     screen = names_rows and ahead and listed is None and is_screen(name, filled)
     rules: tuple[tuple[object, str | Question], ...] = (
         (not filled, f"no value yet; {values} makes it a parameter"),
@@ -88,7 +95,7 @@ def _reason(
         (any(_repeats(results, name, y) for y in outcomes), f"nearly the same as {outcomes[0]}, so readings of it"),
         (names_rows and screen is False and (pending or not sparse), "a text of its own in most rows"),
         (listed is None and len(set(filled if pending else cells)) == 1 < len(cells), "one value only"),
-        (ahead and (pending or (sparse and (is_grouped(cells) or not words))), BLANK),
+        (ahead and (pending or (sparse and (_is_grouped(cells) or not words))), BLANK),
         (pending, f"blank where {outcomes[0]} is, so an outcome"),
         (sparse, "blank in most rows"),
         (isinstance(screen, Question), screen if isinstance(screen, Question) else ""),
@@ -150,7 +157,7 @@ def _about_sides(
 
     Ask where columns on both sides of it may be parameters, as a second outcome would.
     """
-    place = min(results.names.index(name) for name in outcomes)
+    place = min(map(results.names.index, outcomes))
     apart = {*outcomes, *reasons, *options.conditions}
     left = [name for name in results.names[:place] if name not in apart]
     right = [name for name in results.names[place:] if name not in apart | options.named]
@@ -163,3 +170,46 @@ def _about_sides(
     answers = f"--ignore {' '.join(map(word, right))}", f"take {them} with --parameters {word(','.join(left + right))}"
     names = ", ".join(map(repr, right))
     return [Question(f"{names} {stand} behind {outcomes[0]!r} and may be an outcome, too", answers)]
+
+
+def _unclear(name: str, cells: Sequence[str]) -> Question | None:
+    """What to ask about a column whose kind nobody says, by the forms of its cells; None where they are clear."""
+    if kind_of(name, cells, ColumnOptions()).has_form:
+        return None
+    each = list(dict.fromkeys(cells))
+    days = [c for c in each if DAY.fullmatch(c) or (is_date(c) and ":" not in c and not c.isdigit())]
+    scattered = len(list(groupby(cells))) > len(each)  # dates come in blocks
+    unsure = [cell for cell in each if UNSURE.fullmatch(cell)]
+    ratios = all(map(TIMES.fullmatch, each)) and len(each) < len(cells)
+    if ratios:
+        what = f"may hold ratios or times such as {cells[0]} (write times as numbers of hours or minutes)"
+    elif days and (len(days) < len(each) or (scattered and not NAMED_DATE.search(name))):
+        what = f"has {days[0]!r}, maybe a level such as 1-2 that Excel made a date (type it as text, '1-2)"
+    elif ditto := [cell for cell in each if DITTO.fullmatch(cell)]:
+        what = f"has {ditto[0]!r}, which is no value (write what it repeats into each row)"
+    elif unsure and not any(map(written, each)):
+        what = f"has {unsure[0]!r}, which is no number (write one number in each cell)"
+    else:
+        return None
+    kind = "--ratio" if ratios else "--categorical"
+    return Question(f"{name!r} {what}", (f"{kind} {word(name)}", f"--ignore {word(name)}"))
+
+
+def _is_grouped(cells: Sequence[str]) -> bool:
+    """Whether most cells stand above blanks that may mean the same, as in a table for the eye."""
+    blank = [is_pending(cell) for cell in cells]
+    gaps = sum(not above and below for above, below in pairwise(blank))
+    return not blank[0] and gaps > 1 and 2 * gaps >= blank.count(False)
+
+
+def _about_blanks(table: Table, names: Sequence[str]) -> list[Question]:
+    """Questions about columns that are blank in rows in which they may have values."""
+    rows: dict[int, list[str]] = {}
+    for name in names:
+        rows.setdefault(list(map(is_pending, table.cells(name))).index(True), []).append(name)
+    questions = []
+    for row, blank in sorted(rows.items()):
+        what = f"row {table.lines[row]} is blank in {', '.join(map(repr, blank))}"
+        text = f"{what} (write what is missing, or what the cell above means)"
+        questions.append(Question(text, (f"--ignore {' '.join(map(word, blank))}",)))
+    return questions

@@ -32,13 +32,13 @@ def column_options(options: argparse.Namespace, tables: Sequence[Table], constra
             raise TableError(f"--bounds {name}={ends} must be COLUMN=LOW:HIGH, the lower number first.")
         bounds[name] = quantity(low), quantity(high)
     for name, values in _given("--levels", options.levels, table):
-        levels[name] = [value.strip() for value in values.split(";" if ";" in values else ",") if value.strip()]
-        if ";" not in values and table.mark == "," and len(levels[name]) > 1 and all(map(written, levels[name])):
-            raise TableError(
-                f"--levels {name}={values}: commas are decimal marks in {table.path}; write ; between levels."
-            )
-        if twice := [part for i, part in enumerate(levels[name]) if part in levels[name][:i]]:
+        parts = [value.strip() for value in values.split(";" if ";" in values else ",") if value.strip()]
+        if ";" not in values and table.mark == "," and len(parts) > 1 and all(map(written, parts)):
+            hint = f"commas are decimal marks in {table.path}; write ; between levels"
+            raise TableError(f"--levels {name}={values}: {hint}.")
+        if twice := [part for i, part in enumerate(parts) if part in parts[:i]]:
             raise TableError(f"--levels {name}={values} has {twice[0]} twice; leave one out.")
+        levels[name] = parts
     for name, value in _given("--step", options.step, table):
         steps[name] = quantity(value)
         if not steps[name] > 0.0:
