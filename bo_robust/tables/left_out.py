@@ -21,9 +21,7 @@ BLANK = "blank where it may have values"  # which is asked about
 FEW = 3  # rows that may repeat an outcome by accident
 RANGE = re.compile(r"[\d.,]+ ?(-|–|to) ?[\d.,]+[^-–]*")
 TIMES = re.compile(r"\d+(:\d\d){1,2}")
-MONTH = (
-    r"(jan|f[eé][bv]|m[aä]r|mrz|a[pvb]r|ma[iy]|ju[nil]|ao[uû]|ago|aug|sep|o[ck]t|nov|d[eé][cz]|ene|dic)[^\W\d_]{0,2}"
-)
+MONTH = r"(jan|f[eé][bv]|m[aä]?r|a[pvb]r|ma[iy]|ju[nil]|ao[uû]|ago|aug|sep|o[ck]t|nov|d[eé][cz]|ene|dic)[^\W\d_]{0,2}"
 DAY = re.compile(rf"\d{{1,2}}[-. ]+{MONTH}\.?|{MONTH}[-. ]+\d{{1,2}}", re.IGNORECASE)  # as 2-Jan
 NAMED_DATE = re.compile(r"\b(date|day|time ?stamp|datum|tag|jour|fecha)|日", re.IGNORECASE)
 DITTO = re.compile(r"[\"'″〃“”„]{1,2}|ditto|idem|dto\.?|↓")

@@ -9,11 +9,10 @@ from bo_robust.tables.cells import FAILED, is_pending, written
 
 Lines = list[tuple[int, list[str]]]  # rows with their number in the file
 STATISTIC = re.compile(
-    r"(mean|average|avg|max(imum)?|min(imum)?|median|s\.?d\.?|st(d|andard)?\.?[ -]?dev\.?(iation)?|std\.?|count|sum"
-    r"|(?-i:n|CV|MW|S\.?E\.?(M\.?)?)|standard error|%? ?rsd|variance|range|total|mittel(wert)?|durchschnitt|stabw\.?"
-    r"|standardabweichung|summe|anzahl|gesamt|moyenne|m[ée]diane|[ée]cart[ -]type|somme|nombre|media|promedio|mediana"
-    r"|desviaci[óo]n( est[áa]ndar)?|suma|平均[値值]?|標準偏差|标准差|最[大小][値值]?|合[計计]"
-    r"|中央値|Ø)([ :=(].*|[:.])?",
+    r"(mean|average|avg|max(imum)?|min(imum)?|m[ée]dian[ae]?|s\.?d\.?|std\.?|st(d|andard)?\.?[ -]?dev\.?(iation)?|count"
+    r"|(?-i:n|CV|MW|S\.?E\.?(M\.?)?)|standard error|%? ?rsd|variance|range|total|sum(me|a)?|somme|mittel(wert)?|gesamt"
+    r"|durchschnitt|stabw\.?|standardabweichung|anzahl|moyenne|[ée]cart[ -]type|nombre|media|promedio"
+    r"|desviaci[óo]n( est[áa]ndar)?|平均[値值]?|標準偏差|标准差|最[大小][値值]?|合[計计]|中央値|Ø)([ :=(].*|[:.])?",
     re.IGNORECASE,
 )
 
