@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -41,7 +40,6 @@ class Written:
 
     Attributes:
         digits: Digits and marks between sign and exponent, without spaces.
-        unit: What follows the number.
         decimal: The decimal mark that these digits prove, "." or ","; "" where they have no mark, and "?" where their
             mark, with three digits behind it, may be either.
     """
@@ -71,7 +69,7 @@ def other(decimal: str) -> str:
 def written(cell: str) -> Written | None:
     """The number in a cell, with its unit; None where it is no number."""
     text = POWER.sub(_exponent, cell.translate(WIDE).strip())
-    match = PARTS.fullmatch(text[len(about[0]) :] if (about := ABOUT.match(text)) else text)
+    match = PARTS.fullmatch(text, about.end() if (about := ABOUT.match(text)) else 0)
     if match is None:
         return None
     digits, spaced = match["body"], GROUPED.match(match["body"])
@@ -129,18 +127,10 @@ def word(text: str) -> str:
     return text if re.fullmatch(r"[\w.,:=%+-]+", text) else f'"{text}"'
 
 
-def decimal_marks(cells: Iterable[str]) -> dict[str, str]:
-    """The decimal marks that a column of numbers proves, each with a cell that does; none of another column."""
-    numbers = [(cell, written(cell)) for cell in cells if not is_pending(cell) and cell.lower() != FAILED]
-    if any(number is None for _, number in numbers):
-        return {}
-    return {n.decimal: cell for cell, n in numbers if n is not None and n.decimal in (".", ",")}
-
-
 def quantity(text: str) -> float:
     """The number in an argument, with a point or comma; raises ``TableError``."""
     if (number := written(text)) is None:
         raise TableError(f"{text!r} is no number.")
     if number.decimal == "?" and "," in number.digits:
         raise TableError(f"{text!r} may be {number.value(','):g} or {number.value('.'):g}; write it without the comma.")
-    return number.value("," if "," in number.digits and "." not in number.digits else ".")
+    return number.value("," if number.decimal == "," else ".")

@@ -110,5 +110,4 @@ class Column(ABC):
 
 
 def titled(name: str, unit: str) -> str:
-    """Name and unit."""
     return name if not unit or unit in name else f"{name} [{unit}]"

@@ -6,7 +6,7 @@ import datetime
 import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from itertools import pairwise
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def _shown(path: Path, cell: Any, formulas: set[str]) -> str:
     if value is None:
         return ""
     if _is_number(value):
-        percent, unit = _format(cell.number_format, _sign(value))
+        percent, unit = _format(cell.number_format)
         return f"{100.0 * value:.15g} {unit}" if percent else f"{value:.15g}"
     if isinstance(value, datetime.time):
         value = datetime.timedelta(hours=value.hour, minutes=value.minute, seconds=value.second)
@@ -85,31 +85,26 @@ def _shown(path: Path, cell: Any, formulas: set[str]) -> str:
     return str(value).removesuffix(" 00:00:00").translate(SPACES).strip()
 
 
-def _sign(value: float) -> int:
-    return (value > 0.0) - (value < 0.0)
-
-
 def _write_units(rows: Sequence[Sequence[Any]], grid: Grid) -> None:
     """Write the unit that all numbers of a column are shown with behind them; rows that were pasted may lack it."""
     for i in range(len(grid[0]) if grid else 0):
         numbers = [(row[i], line) for row, line in zip(rows, grid, strict=True) if _is_number(row[i].value)]
-        shown = {_format(cell.number_format, _sign(cell.value)) for cell, _ in numbers}
-        if len({unit for _, unit in shown}) == 1 and not any(percent for percent, _ in shown):
+        shown = {_format(cell.number_format) for cell, _ in numbers}
+        units = {unit for _, unit in shown}
+        if len(units) == 1 and not any(percent for percent, _ in shown):
             for _, line in numbers:
-                line[i] = f"{line[i]} {next(iter(shown))[1]}".strip()
+                line[i] = f"{line[i]} {min(units)}".strip()
 
 
 @cache
-def _format(number_format: str, sign: int) -> tuple[bool, str]:
-    """Whether a number of this sign is shown in percent, and the text behind its digits, where it is a unit.
+def _format(number_format: str) -> tuple[bool, str]:
+    """Whether a number is shown in percent, and the text behind its digits, where it is a unit.
 
     Only a percent sign that is neither quoted nor escaped multiplies. A comma behind the digits divides, so that the
-    text there, such as "k", is no unit of the number.
+    text there, such as "k", is no unit of the number. What stands behind a semicolon is for other signs.
     """
-    tokens = list(TOKEN.finditer(number_format.replace("General", "0")))
-    ends = [-1, *(i for i, token in enumerate(tokens) if token["code"] == ";"), len(tokens)]
-    sections = [tokens[left + 1 : right] for left, right in pairwise(ends)]
-    tokens = sections[(2, 0, 1)[sign] % len(sections)] or sections[0]
+    every = TOKEN.finditer(number_format.replace("General", "0"))
+    tokens = list(takewhile(lambda token: token["code"] != ";", every))
     codes = "".join(token["code"] or " " for token in tokens)
     digits = max((i + 1 for i, code in enumerate(codes) if code in "0#?"), default=len(codes))
     behind = "".join((t["quoted"] or t["escaped"] or t["currency"] or t["code"] or "") for t in tokens[digits:])
@@ -124,11 +119,10 @@ def _fill_merged(sheet: Any, grid: Grid, notes: list[str]) -> None:
     for merged in sorted(sheet.merged_cells.ranges, key=lambda merged: (merged.min_row, merged.min_col)):
         first, text = merged.min_col - 1, grid[merged.min_row - 1][merged.min_col - 1]
         rows = grid[merged.min_row - 1 : merged.max_row]
-        wide = [any(map(written, row)) for row in rows]  # titles and names of groups stay in their first column
-        for row, is_wide in zip(rows, wide, strict=True):
-            width = merged.max_col - first if is_wide else 1
+        for row in rows:  # titles and names of groups stay in their first column
+            width = merged.max_col - first if any(map(written, row)) else 1
             row[first : first + width] = [text] * width
-        filled += [str(merged)] if text and (len(rows) > 1 or any(wide)) else []
+        filled += [str(merged)] if text and (len(rows) > 1 or any(map(written, rows[0]))) else []
     if filled:
         notes.append(f"Merged cells hold their text in each row and column: {', '.join(filled)}.")
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from bo_robust.tables.cells import TableError, quantity, word, written
 from bo_robust.tables.columns import Cell, Column, ColumnOptions
@@ -20,16 +20,17 @@ SIGNIFICANT = 6  # digits of a range in which its values are printed
 SLACK = 1e-9  # of a step, by which a range may miss it
 DECADES = 100.0  # times the smallest value, from which the largest one suggests a logarithm
 FINEST = 12  # decimals up to which a step is looked for
+TIME = re.compile(r"\d{1,2}:[0-5]\d")
+RATIO = re.compile(r"(\d+(?:[.,]\d+)?) ?: ?(\d*[1-9]\d*(?:[.,]\d+)?|0[.,]\d+)")
 
 
 def column_of(name: str, tables: Sequence[Table], options: ColumnOptions) -> Column:
     """Recognize a column from its cells in all tables, and what the user says of it; raises ``TableError``."""
-    places = [(table.where(i, name), text) for table in tables for i, text in enumerate(table.cells(name))]
-    for where, text in places:
-        if not text and name not in options.conditions:  # of what is pending, conditions are not known yet
-            hint = f"every design needs a value; --ignore {word(name)} leaves the column out"
-            raise TableError(f"{where} is blank: {hint}.")
-    cells = [Cell(text, where) for where, text in places if text]
+    every = [Cell(text, table.where(i, name)) for table in tables for i, text in enumerate(table.cells(name))]
+    cells = [cell for cell in every if cell.text]
+    if len(cells) < len(every) and name not in options.conditions:  # of what is pending, they are not known yet
+        where = next(cell.where for cell in every if not cell.text)
+        raise TableError(f"{where} is blank: every design needs a value; --ignore {word(name)} leaves the column out.")
     kind = kind_of(name, [*(cell.text for cell in cells), *options.levels.get(name, ())], options)
     return kind.read(name, cells, tables, options)
 
@@ -54,12 +55,10 @@ class Categorical(Column):
         return len(cells) > 0 and free and all(written(cell) is None for cell in cells)
 
     @classmethod
-    def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Categorical:
-        seen = {cell.text: cell for cell in reversed(cells)}
-        categories = tuple(options.levels.get(name) or sorted(seen))
-        for text, cell in reversed(seen.items()):
-            if text not in categories:
-                raise TableError(f"{cell.where}: {text!r} is not among --levels {name}; add it.")
+    def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Self:
+        categories = tuple(options.levels.get(name) or sorted({cell.text for cell in cells}))
+        if unlisted := [cell for cell in cells if cell.text not in categories]:
+            raise TableError(f"{unlisted[0].where}: {unlisted[0].text!r} is not among --levels {name}; add it.")
         return cls(name, (0.0, max(1.0, len(categories) - 1.0)), name in options.conditions, "", categories)
 
     def codes(self, table: Table) -> list[float]:
@@ -106,20 +105,18 @@ class Numeric(Column):
         return True
 
     @classmethod
-    def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Numeric:
-        number = next((cell.text for cell in cells if written(cell.text) is not None), "")
-        for text, where in cells:
-            if written(text) is None:
-                but = f", but {number!r} may be one" if number else ""
-                hint = f"correct one of them, or name the column with --categorical {word(name)}"
-                raise TableError(f"{where}: {text!r} is no number{but}; {hint}.")
+    def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Self:
+        if wrong := [cell for cell in cells if written(cell.text) is None]:
+            but = next((f", but {cell.text!r} may be one" for cell in cells if written(cell.text)), "")
+            hint = f"correct one of them, or name the column with --categorical {word(name)}"
+            raise TableError(f"{wrong[0].where}: {wrong[0].text!r} is no number{but}; {hint}.")
         units = {table.unit(name) for table in tables if any(table.cells(name))} - {""}
         if len(units) > 1:
             raise TableError(f"column {name!r} has the units {' and '.join(sorted(units))}; write one in both files.")
         kind, values = options.kinds.get(name), [v for table in tables for v in table.values(name) if v is not None]
-        for (text, where), value in zip(cells, values, strict=True):
-            if kind == "integer" and not value.is_integer():
-                raise TableError(f"{where}: {text!r} is no whole number, as --integer says.")
+        if kind == "integer" and (broken := [i for i, value in enumerate(values) if not value.is_integer()]):
+            text, where = cells[broken[0]]
+            raise TableError(f"{where}: {text!r} is no whole number, as --integer says.")
         levels = tuple(sorted(map(quantity, options.levels.get(name, ()))))
         ends = levels or values or (0.0,)
         low, high = options.bounds.get(name, (min(ends), max(ends)))
@@ -175,9 +172,8 @@ class Numeric(Column):
         small = [value for value in self.typed if value < high / 10.0]
         if self.observed or not 0.0 < DECADES * low <= high or 3 * len(small) < len(self.typed):
             return []
-        return [
-            f"{self.name} spans {math.log10(high / low):.2g} decades; --log {word(self.name)} searches it by factors."
-        ]
+        spans = f"{self.name} spans {math.log10(high / low):.2g} decades"
+        return [f"{spans}; --log {word(self.name)} searches it by factors."]
 
     def __str__(self) -> str:
         low, high, size = (f"{x or 0.0:.12g}".replace(".", self.mark) for x in (*self.span, self.step))
@@ -202,22 +198,19 @@ class Ratio(Numeric):
     @classmethod
     def recognizes(cls, name: str, cells: Sequence[str], options: ColumnOptions) -> bool:
         sure = re.search(r":|ratio|verh[äa]lt", name, re.IGNORECASE) or not all(map(TIME.fullmatch, cells))
-        return bool(cells) and bool(sure) and None not in map(_sides, cells)
+        return bool(cells) and bool(sure) and all(map(RATIO.fullmatch, cells))
 
     @classmethod
-    def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Ratio:
-        sides = [_sides(cell.text) for cell in cells]
-        if None in sides:
-            wrong = cells[sides.index(None)]
-            raise TableError(f"{wrong.where}: {wrong.text!r} is no ratio such as 1:10; correct it.")
-        first, second = ({pair[i] for pair in sides if pair} for i in (0, 1))
+    def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Self:
+        if wrong := [cell for cell in cells if RATIO.fullmatch(cell.text) is None]:
+            raise TableError(f"{wrong[0].where}: {wrong[0].text!r} is no ratio such as 1:10; correct it.")
+        first, second = ({cell.text.split(":")[i].strip() for cell in cells} for i in (0, 1))
         before = f"{min(first)}:" if len(first) == 1 else ""
         behind = "" if before else f":{min(second)}" if len(second) == 1 else ":1"
         form = cls(name, (0.0, 0.0), before=before, behind=behind)
         plain = [cell._replace(text=form._plain(cell.text)) for cell in cells]
         levels = {**options.levels, name: [form._plain(text) for text in options.levels.get(name, ())]}
         read = super().read(name, plain, [form._table(table) for table in tables], replace(options, levels=levels))
-        assert isinstance(read, Ratio)
         return replace(read, before=before, behind=behind)
 
     def codes(self, table: Table) -> list[float]:
@@ -232,12 +225,12 @@ class Ratio(Numeric):
 
     def _plain(self, cell: str) -> str:
         """What varies, as a number in a cell."""
-        if (sides := _sides(cell)) is None:
+        if (sides := RATIO.fullmatch(cell)) is None:
             return cell
-        if self.before or self.behind == f":{sides[1]}":
-            return sides[1 if self.before else 0]
-        a, b = (quantity(side) for side in sides)
-        return f"{a / b:.15g}".replace(".", "," if "," in cell else ".")
+        if self.before or self.behind == f":{sides[2]}":
+            return sides[2 if self.before else 1]
+        quotient = quantity(sides[1]) / quantity(sides[2])
+        return f"{quotient:.15g}".replace(".", "," if "," in cell else ".")
 
 
 @dataclass(frozen=True)
@@ -247,13 +240,8 @@ class Logarithmic(Numeric):
     options: ClassVar[Mapping[str, str]] = {"log": "columns of numbers that are searched by factors, over decades"}
 
     @classmethod
-    def recognizes(cls, name: str, cells: Sequence[str], options: ColumnOptions) -> bool:
-        return False
-
-    @classmethod
-    def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Logarithmic:
+    def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Self:
         read = super().read(name, cells, tables, options)
-        assert isinstance(read, Logarithmic)
         if (least := min(read.span[0], *read.typed, *read.levels, math.inf)) <= 0.0:
             raise TableError(f"{name!r} has {least:g}, which has no logarithm, as --log says; leave the option out.")
         if name in options.constrained:
@@ -272,8 +260,10 @@ class Logarithmic(Numeric):
         return seen.get(code, float(f"{10.0**code:.14g}"))
 
     def on_grid(self, value: float) -> float:
-        if math.isnan(value) or self.number(value) in self.typed:
-            return value if math.isnan(value) else math.log10(self.number(value))
+        if math.isnan(value):
+            return value
+        if (number := self.number(value)) in self.typed:
+            return math.log10(number)
         if self.levels:
             return min(self.levels, key=lambda level: abs(level - value))
         return min(max(math.log10(float(f"{10.0**value:.3g}")), self.span[0]), self.span[1])
@@ -290,15 +280,7 @@ class Logarithmic(Numeric):
         return f"{self.title} ({' to '.join(map(self.decode, self.span))}, by factors)"
 
 
-TIME = re.compile(r"\d{1,2}:[0-5]\d")
-
-
-def _sides(cell: str) -> tuple[str, str] | None:
-    match = re.fullmatch(r"(\d+(?:[.,]\d+)?) ?: ?(\d*[1-9]\d*(?:[.,]\d+)?|0[.,]\d+)", cell)
-    return None if match is None else (match[1], match[2])
-
-
-KINDS: list[type[Column]] = [Ratio, Logarithmic, Categorical, Numeric]  # the first that recognizes cells is theirs
+KINDS: list[type[Column]] = [Ratio, Categorical, Numeric, Logarithmic]  # the first that recognizes cells is theirs
 
 
 def _some_of(values: Sequence[str]) -> str:
@@ -321,7 +303,7 @@ def _step_of(name: str, values: Sequence[float], low: float, high: float, option
 def _step(values: Sequence[float]) -> float | None:
     """The largest step of 1, 2 or 5 by a power of ten that has all values as multiples beyond chance, or the finest."""
     distinct = set(values)
-    decimals = (k for k in range(FINEST) if all(_whole(v * 10.0**k) for v in distinct))
+    decimals = (k for k in range(FINEST) if all(abs(v * 10.0**k - round(v * 10.0**k)) <= 1e-6 for v in distinct))
     if len(distinct) < 2 or (k := next(decimals, None)) is None:
         return None
     shared = math.gcd(*(round(v * 10.0**k) for v in distinct))
@@ -329,10 +311,6 @@ def _step(values: Sequence[float]) -> float | None:
     sure = [s for s in steps if len(distinct) > LEVELS and s ** -len(distinct) < CHANCE]
     step = _rounded(max(sure, default=1) / 10.0**k)
     return None if step < 1.0 and max(distinct) - min(distinct) > DIGITS * step else step
-
-
-def _whole(value: float) -> bool:
-    return abs(value - round(value)) <= 1e-6
 
 
 def _rounded(value: float) -> float:

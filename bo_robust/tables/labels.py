@@ -1,8 +1,9 @@
-"""Columns that say when, where or by whom a reading was made, or of what: no parameters unless the user says so."""
+"""Columns whose names or texts say what they are: batches, what was measured, names of rows, levels of a screen."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from bo_robust.tables.cells import word, written
@@ -12,15 +13,25 @@ from bo_robust.tables.table import Table
 NAMES = re.compile(
     r"(.*[^a-z])?(well|plate|rack|run|batch|lot|charge|block|series|round|iteration|campaign|session|shift|day|date|datum"
     r"|week(day)?|woche|month|jour|chemist|operator|analyst|scientist|technician|experimenter|bediener|laborant|initials"
-    r"|instrument|device|machine|gerät|hplc|eln|notebook|exp(eriment)?|versuch|sample|probe|vial|rep(licate)?|lab|site|set|group|trial|wave)"
-    r"[\s_.#-]*(id|no|nr|num(ber)?|name|code|\d)?\W*",
+    r"|instrument|device|machine|gerät|hplc|eln|notebook|exp(eriment)?|versuch|sample|probe|vial|rep(licate)?|lab|site"
+    r"|set|group|trial|wave)[\s_.#-]*(id|no|nr|num(ber)?|name|code|\d)?\W*",
     re.IGNORECASE,
 )
 TEXTS = re.compile(
     r"(mon|tue|wed|thu|fri|sat|sun)[a-z]*|(u?hplc|uplc|gc|lc-?ms|gc-?ms)[-_ ]?\w{1,2}|eln[-_ ]?\d.*", re.IGNORECASE
 )
-WELL = re.compile(r"([A-P])(0?[1-9]|1\d|2[0-4])")
+WELL = re.compile(r"[A-P](0?[1-9]|1\d|2[0-4])")
 OUTCOMES = re.compile(r"analytes?|variable|property|metric|measure(ment|d)?|assay|outcome|response", re.IGNORECASE)
+ROWS = "run|row|exp|expt|experiment|sample|entry|reaction|rxn|trial|versuch|lauf|probe|essai"
+IDENTIFIER = re.compile(rf"(new|old|well|{ROWS})?[ _.-]?(id|idx|index|nr|no|num|#)\.?|{ROWS}", re.IGNORECASE)
+ROLE = re.compile(
+    r"\b(solvents?|base|ligand|catalyst|cat|acid|additive|reagent|substrate|salt|metal|support|polymer|monomer|buffer"
+    r"|enzyme|oxidant|reductant|surfactant|electrolyte|initiator|precursor|nucleophile|electrophile|amine|alcohol|cation"
+    r"|halide|anion|dopant|binder|filler|resin|strain|medium|material|lösungsmittel|säure|katalysator|solvant|acide)\b"
+    r"|溶[媒剂]|[触催][媒化]|[酸碱]|塩基|配[位体]",
+    re.IGNORECASE,
+)
+OF_ROWS = re.compile(r"\b(id|label|sample|code|who|by|operator|entry|ref|eln|comment|remark|note|recipe)s?\b", re.I)
 
 
 def ask_about_labels(table: Table, names: Sequence[str]) -> dict[str, Question]:
@@ -30,8 +41,7 @@ def ask_about_labels(table: Table, names: Sequence[str]) -> dict[str, Question]:
         cells, this = [cell for cell in table.cells(name) if cell], word(name)
         numbers = [number for number in map(written, cells) if number is not None]
         whole = all(number.digits.isdigit() and not number.unit for number in numbers)
-        wells = [match[1] for match in map(WELL.fullmatch, cells) if match]
-        plate = len(wells) == len(cells) and len(set(wells)) > 1
+        plate = all(map(WELL.fullmatch, cells)) and len({cell[0] for cell in cells}) > 1
         if OUTCOMES.fullmatch(name) and not numbers:
             text = f"{name!r} may say what was measured; a row must be one experiment, with a column for each outcome"
             found[name] = Question(text, (f"--categorical {this} if it is varied", "correct the table"))
@@ -45,13 +55,27 @@ def ask_about_labels(table: Table, names: Sequence[str]) -> dict[str, Question]:
 def recipes(table: Table, names: Sequence[str], named: set[str], questions: list[Question]) -> dict[str, str]:
     """Columns of texts each of which goes with a design of its own, beside replicates: they name the designs."""
     numeric = [name for name in names if all(map(written, filter(None, table.cells(name))))]
-    for name in (name for name in names if name not in {*numeric, *named}):
-        cells, others = table.cells(name), [table.cells(other) for other in names if other != name]
-        designs = list(zip(*others, strict=True))
-        each = len(set(cells))
-        if numeric and 3 < each == len(set(designs)) == len({*zip(cells, designs, strict=True)}) < len(cells):
+    for name in (name for name in names if numeric and name not in {*numeric, *named}):
+        cells = table.cells(name)
+        designs = list(zip(*(table.cells(other) for other in names if other != name), strict=True))
+        if 3 < len({*cells}) == len({*designs}) == len({*zip(cells, designs, strict=True)}) < len(cells):
             if len({re.sub(r"\d+\w?$", "", cell) for cell in cells}) == 1:
                 return {name: "names the designs"}
             answers = f"--ignore {word(name)} varies the others", f"--categorical {word(name)} varies it, too"
             questions.append(Question(f"{name!r} has a design of the other columns for each text", answers))
     return {}
+
+
+def is_screen(name: str, cells: Sequence[str]) -> bool | Question:
+    """Whether texts that most rows have for themselves are levels of a screen, and no names or remarks of rows."""
+    words = name.replace("_", " ")
+    forms = Counter(re.sub(r"\d+", "0", cell) for cell in cells)
+    numbered = any("0" in form and 2 * count > len(cells) for form, count in forms.items())  # as cat-1, cat-2
+    sentences = any(len(cell.split()) > 3 for cell in cells)
+    role = ROLE.search(words) is not None
+    if OF_ROWS.search(words) or (not role and (numbered or sentences or "name" in words.casefold())):
+        return False
+    if role and not numbered:
+        return True
+    what = f"{name!r} has a text of its own in most rows, such as {cells[0]!r}: a factor of a screen, or names of rows"
+    return Question(what, (f"--categorical {word(name)}", f"--ignore {word(name)}"))

@@ -1,4 +1,4 @@
-"""Which columns of a table are neither parameters nor outcomes, and why."""
+"""Which columns of a table are neither parameters nor outcomes, and why; what is asked where cells mean two things."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from bo_robust.tables.cells import FAILED, is_date, is_pending, word, written
 from bo_robust.tables.columns import ColumnOptions
 from bo_robust.tables.kinds import kind_of
+from bo_robust.tables.labels import IDENTIFIER, is_screen
 from bo_robust.tables.questions import Question
 from bo_robust.tables.table import Table
-from bo_robust.tables.unclear import about_blanks, is_grouped, is_screen, unclear
 
 BATCH = "a batch, as --batch says"
 WRONG = 0.05  # share of rows that may be wrong
 BLANK = "blank where it may have values"  # which is asked about
 FEW = 3  # rows that may repeat an outcome by accident
-IDENTIFIER = re.compile(
-    r"((new|old|run|row|exp|expt|experiment|sample|entry|reaction|rxn|trial|well|versuch|probe|essai)?[ _.-]?"
-    r"(id|idx|index|nr|no|num|#)\.?)|run|row|entry|exp|expt|experiment|sample|trial|versuch|lauf|probe|essai",
-    re.IGNORECASE,
-)
+RANGE = re.compile(r"[\d.,]+ ?(-|–|to) ?[\d.,]+[^-–]*")
+TIMES = re.compile(r"\d+(:\d\d){1,2}")
+MONTH = r"(jan|f[eé][bv]|m[aä]?r|a[pvb]r|ma[iy]|ju[nil]|ao[uû]|ago|aug|sep|o[ck]t|nov|d[eé][cz]|ene|dic)[^\W\d_]{0,2}"
+DAY = re.compile(rf"\d{{1,2}}[-. ]+{MONTH}\.?|{MONTH}[-. ]+\d{{1,2}}", re.IGNORECASE)  # as 2-Jan
+NAMED_DATE = re.compile(r"\b(date|day|time ?stamp|datum|tag|jour|fecha)|日", re.IGNORECASE)
+DITTO = re.compile(r"[\"'″〃“”„]{1,2}|ditto|idem|dto\.?|↓")
+# As 85 ± 2, 5 + 5, < 5 and 1:2:1.
+UNSURE = re.compile(r"[^\w]*\d[^a-z]*(±|\+|\?)[^a-z]*|[<>≤≥] ?\d.*|\d+(:\d+){2,}", re.IGNORECASE)
 
 
 def left_out(
@@ -36,25 +39,26 @@ def left_out(
     reasons: dict[str, str] = {}
     asked: dict[str, str] = {}
     source = results if listed is None else listed
+    before = results.names[: min(map(results.names.index, outcomes))]
     for name in dict.fromkeys([*source.names, *results.names]):
-        if name not in outcomes and name not in options.named:
-            # Behind the outcome stand other outcomes and remarks, unless all parameters do.
-            before = results.names[: min(results.names.index(outcome) for outcome in outcomes)]
-            ahead = name in before or all(other in reasons for other in before)
-            reason = "not among --parameters" if options.parameters else _reason(name, results, listed, outcomes, ahead)
-            reason = "as --ignore says" if name in options.ignored else reason
-            reason = BATCH if name == options.batch else reason
-            if isinstance(reason, Question):
-                questions.append(reason)
-                asked[name] = reason.text
-            elif reason:
-                (asked if reason == BLANK else reasons)[name] = reason
+        if name in outcomes or name in options.named:
+            continue
+        # Behind the outcome stand other outcomes and remarks, unless all parameters do.
+        ahead = name in before or all(other in reasons for other in before)
+        reason = "not among --parameters" if options.parameters else _reason(name, results, listed, outcomes, ahead)
+        reason = "as --ignore says" if name in options.ignored else reason
+        reason = BATCH if name == options.batch else reason
+        if isinstance(reason, Question):
+            questions.append(reason)
+            asked[name] = reason.text
+        elif reason:
+            (asked if reason == BLANK else reasons)[name] = reason
     kinds = {*options.kinds, *options.bounds, *options.levels, *options.steps}
     for name in (name for name in source.names if name in options.named - kinds):
-        if question := unclear(name, [cell for cell in source.cells(name) if not is_pending(cell)]):
+        if question := _unclear(name, [cell for cell in source.cells(name) if not is_pending(cell)]):
             questions.append(question)
             asked[name] = question.text
-    questions += about_blanks(results, [name for name, reason in asked.items() if reason == BLANK])
+    questions += _about_blanks(results, [name for name, reason in asked.items() if reason == BLANK])
     questions += _about_sides(results, outcomes, reasons, options)
     return reasons | asked
 
@@ -67,50 +71,38 @@ def _reason(
     cells = [cell for table in tables for cell in table.cells(name)]
     words = any(written(cell) is None and not is_pending(cell) for cell in cells)
     filled = [cell for cell in cells if not _is_missing(cell, words)]
-    first, bounds, levels = next(iter(filled), ""), word(f"{name}=LOW:HIGH"), word(f"{name}=A,B")
+    first = next(iter(filled), "")
+    values = f"--bounds {word(f'{name}=LOW:HIGH')} or --levels {word(f'{name}=A,B')}"
     free = not kind_of(name, filled, ColumnOptions()).has_form
     pending = _is_blank_where_pending(results, name, outcomes, words)
-    sparse = 2 * len(filled) < len(cells)
+    sparse, named_so = 2 * len(filled) < len(cells), IDENTIFIER.fullmatch(name.strip())
+    minutes = "write durations as numbers of minutes"
     names_rows = free and all(_names_rows(table, name) for table in tables)
-    question = unclear(name, filled) if ahead else None
+    question = _unclear(name, filled) if ahead else None
     screen = names_rows and ahead and listed is None and is_screen(name, filled)
     rules: tuple[tuple[object, str | Question], ...] = (
-        (not filled, f"no value yet; --bounds {bounds} or --levels {levels} makes it a parameter"),
+        (not filled, f"no value yet; {values} makes it a parameter"),
         (listed is not None and name not in listed.names, f"not in {'' if listed is None else listed.path}"),
         (question, question or ""),
-        (
-            free and _all(r"\d+(:\d\d){1,2}", filled),
-            f"times of day such as {first}; write durations as numbers of minutes",
-        ),
+        (free and all(map(TIMES.fullmatch, filled)), f"times of day such as {first}; {minutes}"),
         (free and all(map(is_date, filled)), "dates"),
         (any(re.fullmatch(r"0\d+", cell) for cell in filled), "codes with leading zeros"),
         (_counts_rows(tables[-1], name), "counts the rows"),
-        (_numbers_rows(name, filled), "names the rows"),
-        (free and _all(r"[\d.,]+ ?(-|–|to) ?[\d.,]+[^-–]*", filled), f"ranges such as {first}; write one number"),
+        (named_so and len(set(filled)) == len(filled) and all(map(str.isdigit, filled)), "names the rows"),
+        (free and all(map(RANGE.fullmatch, filled)), f"ranges such as {first}; write one number"),
         (any(_repeats(results, name, y) for y in outcomes), f"nearly the same as {outcomes[0]}, so readings of it"),
         (names_rows and screen is False and (pending or not sparse), "a text of its own in most rows"),
-        (pending and listed is None and len(set(filled)) == 1, "one value only"),
-        (ahead and (pending or (sparse and (is_grouped(cells) or not words))), BLANK),
+        (listed is None and len(set(filled if pending else cells)) == 1 < len(cells), "one value only"),
+        (ahead and (pending or (sparse and (_is_grouped(cells) or not words))), BLANK),
         (pending, f"blank where {outcomes[0]} is, so an outcome"),
         (sparse, "blank in most rows"),
         (isinstance(screen, Question), screen if isinstance(screen, Question) else ""),
-        (listed is None and len(set(cells)) == 1 and len(cells) > 1, "one value only"),
     )
     return next((reason for holds, reason in rules if holds), None)
 
 
 def _is_missing(cell: str, words: bool) -> bool:
     return is_pending(cell) and not (words and cell == "Na")  # sodium, beside other words
-
-
-def _all(form: str, cells: Sequence[str]) -> bool:
-    return all(re.fullmatch(form, cell) for cell in cells)
-
-
-def _numbers_rows(name: str, cells: Sequence[str]) -> bool:
-    """Whether a column that is called so has whole numbers, each once."""
-    named_so = IDENTIFIER.fullmatch(name.strip()) is not None
-    return named_so and len(set(cells)) == len(cells) and all(map(str.isdigit, cells))
 
 
 def _is_blank_where_pending(table: Table, name: str, outcomes: Sequence[str], words: bool) -> bool:
@@ -133,14 +125,11 @@ def _counts_rows(table: Table, name: str) -> bool:
 
     Such are the numbers of experiments. A parameter would be in another order, or have replicates.
     """
-    if table.unit(name) or name.endswith((")", "]")):
+    cells = [cell for cell in table.cells(name) if not is_pending(cell)]
+    if len(cells) < 3 or not all(map(str.isdecimal, cells)) or table.unit(name) or name.endswith((")", "]")):
         return False
-    numbers = [written(cell) for cell in table.cells(name)]
-    digits = [int(n.digits) for n in numbers if n is not None and n.digits.isdigit() and not (n.unit or n.sign)]
-    if len(digits) < max(3, sum(not is_pending(cell) for cell in table.cells(name))):
-        return False
-    steps = [after - before for before, after in pairwise(digits)]
-    return all(step > 0 for step in steps) and 2 * steps.count(1) > len(steps)
+    steps = [after - before for before, after in pairwise(map(int, cells))]
+    return min(steps) > 0 and 2 * steps.count(1) > len(steps)
 
 
 def _repeats(table: Table, name: str, outcome: str) -> bool:
@@ -150,18 +139,13 @@ def _repeats(table: Table, name: str, outcome: str) -> bool:
     """
     if name not in table.names:
         return False
-    read = list(zip(table.numbers(name), table.numbers(outcome), strict=True))
-    mark = table.mark
-    both = [(a, b) for a, b in read if a is not None and b is not None]
-    pairs = [(a.value(mark), b.value(mark)) for a, b in both if {a.decimal, b.decimal} <= {"", "?", mark}]
+    both = [(a, b) for a, b in zip(table.numbers(name), table.numbers(outcome), strict=True) if a and b]
+    mark, marks = table.mark, {"", "?", table.mark}
+    pairs = [(a.value(mark), b.value(mark)) for a, b in both if {a.decimal, b.decimal} <= marks]
     pairs.sort(key=lambda pair: abs(pair[0] - pair[1]))
     right = pairs[: len(pairs) - math.ceil(WRONG * len(pairs))]
-    spread = max((b for _, b in right), default=0.0) - min((b for _, b in right), default=0.0)
-    return len(right) > FEW and abs(right[-1][0] - right[-1][1]) < 0.1 * spread
-
-
-def _is_remark(cells: Sequence[str]) -> bool:
-    return "" in cells and all(written(cell) is None for cell in cells)
+    readings = [b for _, b in right]
+    return len(right) > FEW and abs(right[-1][0] - right[-1][1]) < 0.1 * (max(readings) - min(readings))
 
 
 def _about_sides(
@@ -171,16 +155,59 @@ def _about_sides(
 
     Ask where columns on both sides of it may be parameters, as a second outcome would.
     """
-    place = min(results.names.index(name) for name in outcomes)
-    unclear = [name for name in results.names if name not in {*outcomes, *reasons, *options.conditions}]
-    left = [name for name in unclear if results.names.index(name) < place]
-    right = [name for name in unclear if results.names.index(name) > place and name not in options.named]
-    for name in [name for name in right if _is_remark(results.cells(name))]:
+    place = min(map(results.names.index, outcomes))
+    apart = {*outcomes, *reasons, *options.conditions}
+    left = [name for name in results.names[:place] if name not in apart]
+    right = [name for name in results.names[place:] if name not in apart | options.named]
+    for name in [name for name in right if "" in results.cells(name) and not any(results.numbers(name))]:
         reasons[name] = "texts, blank in some rows"
         right.remove(name)
     if not (left and right):
         return []
-    names, them = ", ".join(map(repr, right)), "it" if len(right) == 1 else "them"
+    stand, them = ("stands", "it") if len(right) == 1 else ("stand", "them")
     answers = f"--ignore {' '.join(map(word, right))}", f"take {them} with --parameters {word(','.join(left + right))}"
-    stand = f"{'stands' if len(right) == 1 else 'stand'} behind {outcomes[0]!r}"
-    return [Question(f"{names} {stand} and may be an outcome, too", answers)]
+    names = ", ".join(map(repr, right))
+    return [Question(f"{names} {stand} behind {outcomes[0]!r} and may be an outcome, too", answers)]
+
+
+def _unclear(name: str, cells: Sequence[str]) -> Question | None:
+    """What to ask about a column whose kind nobody says, by the forms of its cells; None where they are clear."""
+    if kind_of(name, cells, ColumnOptions()).has_form:
+        return None
+    each = list(dict.fromkeys(cells))
+    days = [c for c in each if DAY.fullmatch(c) or (is_date(c) and ":" not in c and not c.isdigit())]
+    scattered = len(list(groupby(cells))) > len(each)  # dates come in blocks
+    unsure = [cell for cell in each if UNSURE.fullmatch(cell)]
+    ratios = all(map(TIMES.fullmatch, each)) and len(each) < len(cells)
+    if ratios:
+        what = f"may hold ratios or times such as {cells[0]} (write times as numbers of hours or minutes)"
+    elif days and (len(days) < len(each) or (scattered and not NAMED_DATE.search(name))):
+        what = f"has {days[0]!r}, maybe a level such as 1-2 that Excel made a date (type it as text, '1-2)"
+    elif ditto := [cell for cell in each if DITTO.fullmatch(cell)]:
+        what = f"has {ditto[0]!r}, which is no value (write what it repeats into each row)"
+    elif unsure and not any(map(written, each)):
+        what = f"has {unsure[0]!r}, which is no number (write one number in each cell)"
+    else:
+        return None
+    kind = "--ratio" if ratios else "--categorical"
+    return Question(f"{name!r} {what}", (f"{kind} {word(name)}", f"--ignore {word(name)}"))
+
+
+def _is_grouped(cells: Sequence[str]) -> bool:
+    """Whether most cells stand above blanks that may mean the same, as in a table for the eye."""
+    blank = [is_pending(cell) for cell in cells]
+    gaps = sum(not above and below for above, below in pairwise(blank))
+    return not blank[0] and gaps > 1 and 2 * gaps >= blank.count(False)
+
+
+def _about_blanks(table: Table, names: Sequence[str]) -> list[Question]:
+    """Questions about columns that are blank in rows in which they may have values."""
+    rows: dict[int, list[str]] = {}
+    for name in names:
+        rows.setdefault(list(map(is_pending, table.cells(name))).index(True), []).append(name)
+    questions = []
+    for row, blank in sorted(rows.items()):
+        what = f"row {table.lines[row]} is blank in {', '.join(map(repr, blank))}"
+        text = f"{what} (write what is missing, or what the cell above means)"
+        questions.append(Question(text, (f"--ignore {' '.join(map(word, blank))}",)))
+    return questions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -15,7 +15,6 @@ from bo_robust.tables.kinds import KINDS
 from bo_robust.tables.table import Table, named, plain
 
 REQUIREMENT = re.compile(r"(?P<column>.+?)\s*(?P<sign>>=|<=|≥|≤|>|<)\s*(?P<limit>[^<>=]+)")
-TERM = re.compile(r"\s*(?P<sign>[+-]?)\s*(?P<factor>\d[\d.,]*)?\s*\*?\s*")
 WITHOUT_EFFECT = [  # pairs of options for one column, beside those of two kinds
     *({"categorical", "bounds"}, {"categorical", "step"}),
     *({"log", "step"}, {"continuous", "step"}, {"continuous", "levels"}, {"levels", "step"}),
@@ -27,39 +26,35 @@ Sum = tuple[list[str], list[float], float]  # names, factors and right-hand side
 def column_options(options: argparse.Namespace, tables: Sequence[Table], constrained: Sequence[str]) -> ColumnOptions:
     """The options about columns, where those in sums and inequalities are ``constrained``."""
     table, bounds, levels, steps = tables[0], {}, {}, {}
-    fixed = {table.find(name): value for name, value in (_assignment("--fix", text) for text in options.fix)}
-    for text in options.bounds:
-        name, ends = _assignment("--bounds", text)
+    for name, ends in _given("--bounds", options.bounds, table):
         low, colon, high = ends.partition(":")
         if not colon or not quantity(low) < quantity(high):
-            raise TableError(f"--bounds {text} must be COLUMN=LOW:HIGH, the lower number first.")
-        bounds[table.find(name)] = quantity(low), quantity(high)
-    for text in options.levels:
-        name, values = _assignment("--levels", text)
+            raise TableError(f"--bounds {name}={ends} must be COLUMN=LOW:HIGH, the lower number first.")
+        bounds[name] = quantity(low), quantity(high)
+    for name, values in _given("--levels", options.levels, table):
         parts = [value.strip() for value in values.split(";" if ";" in values else ",") if value.strip()]
         if ";" not in values and table.mark == "," and len(parts) > 1 and all(map(written, parts)):
-            raise TableError(f"--levels {text}: commas are decimal marks in {table.path}; write ; between levels.")
+            hint = f"commas are decimal marks in {table.path}; write ; between levels"
+            raise TableError(f"--levels {name}={values}: {hint}.")
         if twice := [part for i, part in enumerate(parts) if part in parts[:i]]:
-            raise TableError(f"--levels {text} has {twice[0]} twice; leave one out.")
-        levels[table.find(name)] = parts
-    for text in options.step:
-        name, value = _assignment("--step", text)
-        steps[table.find(name)] = quantity(value)
-        if not quantity(value) > 0.0:
-            raise TableError(f"--step {text} must be larger than 0.")
+            raise TableError(f"--levels {name}={values} has {twice[0]} twice; leave one out.")
+        levels[name] = parts
+    for name, value in _given("--step", options.step, table):
+        steps[name] = quantity(value)
+        if not steps[name] > 0.0:
+            raise TableError(f"--step {name}={value} must be larger than 0.")
     if options.condition and options.observe:
         raise TableError("give --condition or --observe: conditions are all set for a test, or none is.")
     said = {kind: names_in(getattr(options, kind), tables) for one in KINDS for kind in one.options}
-    kinds = {name: kind for kind, names in said.items() for name in names}
     _check_effect({**said, "bounds": bounds, "levels": levels, "step": steps})
     return ColumnOptions(
         parameters=names_in(options.parameters, tables),
         ignored=names_in(options.ignore, tables),
-        kinds=kinds,
+        kinds={name: kind for kind, names in said.items() for name in names},
         bounds=bounds,
         levels=levels,
         steps=steps,
-        fixed=fixed,
+        fixed=dict(_given("--fix", options.fix, table)),
         constrained=constrained,
         batch=None if options.batch is None else table.find(options.batch),
         conditions=names_in([*options.condition, *options.observe], [table]),
@@ -117,12 +112,9 @@ def with_distances(table: Table, texts: Sequence[str]) -> tuple[Table, list[str]
 
 def sums(texts: Sequence[str], tables: Sequence[Table]) -> list[Sum]:
     """Sums that proposals keep."""
-    found = []
-    for text in (text for text in texts if text != "none"):
-        parts, total = _assignment("--sum", text)
-        names = names_in([parts], tables)
-        found.append((names, [1.0] * len(names), quantity(total)))
-    return found
+    parts = [_assignment("--sum", text) for text in texts if text != "none"]
+    found = [(names_in([names], tables), quantity(total)) for names, total in parts]
+    return [(names, [1.0] * len(names), total) for names, total in found]
 
 
 def inequalities(texts: Sequence[str], table: Table) -> list[Sum]:
@@ -141,22 +133,26 @@ def inequalities(texts: Sequence[str], table: Table) -> list[Sum]:
 def _terms(text: str, table: Table) -> tuple[list[str], list[float]]:
     """Columns and factors of a sum such as ``A + 2 B``; the longest name that fits is taken, unit or not."""
     labels = sorted({label for name in table.names for label in (name, plain(name))}, key=len, reverse=True)
+    term = re.compile(rf"([+-]?)\s*(\d[\d.,]*)?\s*\*?\s*({'|'.join(map(re.escape, labels))})\s*", re.IGNORECASE)
     names: list[str] = []
     factors: list[float] = []
     rest = text.strip()
     while rest:
-        term = TERM.match(rest)
-        assert term is not None
-        rest = rest[term.end() :]
-        found = [label for label in labels if rest.casefold().startswith(label.casefold())]
-        if not found or (names and not term["sign"]):
-            word = re.split(r"[+*-]", rest)[0].strip()
-            table.find(word or text)
+        match = term.match(rest)
+        if match is None or (names and not match[1]):
+            table.find(re.split(r"[+*-]", rest.lstrip("+-*., 0123456789"))[0].strip() or text)
             raise TableError(f"{text!r} is no sum of columns such as A + 2 B.")
-        factor = quantity(term["factor"]) if term["factor"] else 1.0
-        names, factors = [*names, table.find(found[0])], [*factors, -factor if term["sign"] == "-" else factor]
-        rest = rest[len(found[0]) :].strip()
+        names.append(table.find(match[3]))
+        factors.append((-1.0 if match[1] == "-" else 1.0) * quantity(match[2] or "1"))
+        rest = rest[match.end() :]
     return names, factors
+
+
+def _given(option: str, texts: Sequence[str], table: Table) -> Iterator[tuple[str, str]]:
+    """Columns, and what an option says of each."""
+    for text in texts:
+        name, value = _assignment(option, text)
+        yield table.find(name), value
 
 
 def _assignment(option: str, text: str) -> tuple[str, str]:

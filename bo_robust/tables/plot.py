@@ -80,11 +80,13 @@ def _figure(found: Suggestion, campaign: Campaign, labels: Mapping[str, str]) ->
     for j, name in enumerate(goals):
         y, inlier = campaign.Y[:, j], models[j].inlier_mask.cpu().numpy()
         out = ~inlier | models[j].verdict(maximize=True).held.cpu().numpy()
+        predicted = found.expected[:, j].numpy().copy()
         # The readings that look right leave no room for what does not, which would squeeze them to a line.
-        limits = _limits(np.concatenate([y[~out], found.expected[:, j].numpy()]))
-        predicted, left_out = (found.expected[:, j].numpy().copy() for _ in range(2))
-        left_out[inlier] = _in_units(models[j], campaign, j, _left_out(models[j])).ravel()
-        predicted[~out] = left_out[~out]
+        right = np.concatenate([y[~out], predicted])
+        room = 0.1 * float(np.ptp(right)) or 1.0
+        limits = float(right.min()) - room, float(right.max()) + room
+        left_out: Any = efficient_loo_cv(models[j]).posterior
+        predicted[~out] = _in_units(models[j], campaign, j, left_out.mean.detach()).ravel()[~out[inlier]]
         _scatter(axes[j, 0], predicted, y, out, campaign, limits)
         axes[j, 0].plot(limits, limits, "-", color="0.7", zorder=0)
         axes[j, 0].set(xlabel="predicted from all other readings", ylabel=labels[campaign.titles[name]], xlim=limits)
@@ -93,32 +95,24 @@ def _figure(found: Suggestion, campaign: Campaign, labels: Mapping[str, str]) ->
             _scatter(axis, np.array([campaign.X[row][i] for row in campaign.read]), y, out, campaign, limits)
             axis.set(xlabel=labels[column.axis], ylabel=labels[campaign.titles[name]])
             if not column.ordered:
+                ticks = [labels[column.decode(x)] for x in column.grid]
                 axis.set_xlim(-0.5, len(column.grid) - 0.5)
-                axis.set_xticks(
-                    column.grid, [labels[column.decode(x)] for x in column.grid], rotation=30, ha="right", fontsize=8
-                )
+                axis.set_xticks(column.grid, ticks, rotation=30, ha="right", fontsize=8)
         for axis in axes[j, panels:]:
             figure.delaxes(axis)
     return figure
 
 
-def _left_out(model: Any) -> Any:
-    """Predictions of the inliers, each from all others."""
-    posterior: Any = efficient_loo_cv(model).posterior
-    return posterior.mean.detach()
-
-
 def _response(axis: Any, model: Any, campaign: Campaign, found: Suggestion, j: int, i: int) -> None:
     """Draw mean and 95 % interval along column i, where the others are those of the design to use now."""
-    sense = campaign.maximize[j]
-    best = found.best
-    if best is None:
-        best = int((found.expected[:, j] if sense else -found.expected[:, j]).argmax())
+    expected = found.expected[:, j]
+    best = found.best if found.best is not None else int((expected if campaign.maximize[j] else -expected).argmax())
     at, column = campaign.read[best], campaign.columns[i]
     x, seen = np.array(campaign.X[at]), [campaign.X[row][i] for row in campaign.read]
     low, high = min(*column.span, *seen), max(*column.span, *seen)
     values = np.linspace(low, high, POINTS) if column.ordered else column.grid
-    designs = np.array([moved for value in values if (moved := _moved(campaign, x, i, float(value))) is not None])
+    moved = (_moved(campaign, x, i, float(value)) for value in values)
+    designs = np.array([design for design in moved if design is not None])
     if len(designs) == 0:
         return
     U = campaign.encoded.encode(torch.from_numpy(designs))
@@ -140,13 +134,12 @@ def _moved(campaign: Campaign, x: Any, i: int, value: float) -> Any:
     moved[i] = value
     for columns, factors, total in campaign.space.equality_constraints:
         if i in columns:
-            others = [(k, c) for k, c in zip(columns, factors, strict=True) if k != i]
-            rest = total - factors[list(columns).index(i)] * value
-            share = sum(c * x[k] for k, c in others)
-            if share == 0.0 or rest / share < 0.0:
+            factor = dict(zip(columns, factors, strict=True))
+            others = [k for k in columns if k != i]
+            share = sum(factor[k] * x[k] for k in others)
+            if share == 0.0 or (scale := (total - factor[i] * value) / share) < 0.0:
                 return None
-            for k, _ in others:
-                moved[k] = x[k] * rest / share
+            moved[others] = scale * x[others]
     return moved
 
 
@@ -158,30 +151,23 @@ def _in_units(model: Any, campaign: Campaign, j: int, values: Any) -> Any:
     return start + slope * values.cpu().numpy()
 
 
-def _limits(y: Any) -> tuple[float, float]:
-    low, high = float(np.min(y)), float(np.max(y))
-    room = 0.1 * (high - low) or 1.0
-    return low - room, high + room
-
-
 def _scatter(axis: Any, x: Any, y: Any, out: Any, campaign: Campaign, limits: tuple[float, float]) -> None:
     """Readings, those beyond the limits as triangles at the edge."""
     inside = np.clip(y, *limits)
     axis.plot(x[~out], inside[~out], "o", markersize=4)
-    for far, mark in ((y > limits[1], "^"), (y < limits[0], "v"), ((y >= limits[0]) & (y <= limits[1]), "x")):
+    for far, mark in ((y > inside, "^"), (y < inside, "v"), (y == inside, "x")):
         if (out & far).any():  # an empty line that is not clipped spoils the layout
             axis.plot(x[out & far], inside[out & far], mark, color="tab:red", markersize=7, clip_on=False)
-    sizes = np.array([np.ptp(x), limits[1] - limits[0]])
-    groups: list[tuple[Any, list[str]]] = []  # of rows whose texts would overlap
-    for row in np.flatnonzero(out):
-        at = np.array([x[row], inside[row]])
-        near = [texts for other, texts in groups if (np.abs(at - other) <= NEAR * sizes).all()] or [[]]
-        groups += [(at, near[0])] * (not near[0])
-        near[0].append(f"row {campaign.results.lines[campaign.read[row]]}: {y[row]:g}")
-    for at, texts in groups:
-        side, shift = ("right", -6) if at[0] > 0.5 * (np.min(x) + np.max(x)) else ("left", 6)
+    places, sizes = np.stack([x, inside], 1), np.array([np.ptp(x), limits[1] - limits[0]])
+    rest = np.flatnonzero(out)
+    while len(rest):  # rows whose texts would overlap share one
+        at = places[rest[0]]
+        near = (np.abs(places[rest] - at) <= NEAR * sizes).all(1)
+        texts = [f"row {campaign.results.lines[campaign.read[row]]}: {y[row]:g}" for row in rest[near]]
         text = "\n".join([*texts[:ROWS], *[f"and {len(texts) - ROWS} more"] * (len(texts) > ROWS)])
+        side, shift = ("right", -6) if at[0] > 0.5 * (np.min(x) + np.max(x)) else ("left", 6)
         place: dict[str, Any] = {"ha": side, "va": "top" if at[1] > sum(limits) / 2.0 else "bottom"}
         note = axis.annotate(text, at, (shift, 0), textcoords="offset points", fontsize=8, **place)
         note.set_in_layout(False)
+        rest = rest[~near]
     axis.set_ylim(limits)

@@ -9,11 +9,10 @@ from bo_robust.tables.cells import FAILED, is_pending, written
 
 Lines = list[tuple[int, list[str]]]  # rows with their number in the file
 STATISTIC = re.compile(
-    r"(mean|average|avg|max(imum)?|min(imum)?|median|s\.?d\.?|st(d|andard)?\.?[ -]?dev\.?(iation)?|std\.?|count|sum"
-    r"|(?-i:n|CV|MW|S\.?E\.?(M\.?)?)|standard error|%? ?rsd|variance|range|total|mittel(wert)?|durchschnitt|stabw\.?"
-    r"|standardabweichung|summe|anzahl|gesamt|moyenne|m[ée]diane|[ée]cart[ -]type|somme|nombre|media|promedio|mediana"
-    r"|desviaci[óo]n( est[áa]ndar)?|suma|平均[値值]?|標準偏差|标准差|最[大小][値值]?|合[計计]"
-    r"|中央値|Ø)([ :=(].*|[:.])?",
+    r"(mean|average|avg|max(imum)?|min(imum)?|m[ée]dian[ae]?|s\.?d\.?|std\.?|st(d|andard)?\.?[ -]?dev\.?(iation)?|count"
+    r"|(?-i:n|CV|MW|S\.?E\.?(M\.?)?)|standard error|%? ?rsd|variance|range|total|sum(me|a)?|somme|mittel(wert)?|gesamt"
+    r"|durchschnitt|stabw\.?|standardabweichung|anzahl|moyenne|[ée]cart[ -]type|nombre|media|promedio"
+    r"|desviaci[óo]n( est[áa]ndar)?|平均[値值]?|標準偏差|标准差|最[大小][値值]?|合[計计]|中央値|Ø)([ :=(].*|[:.])?",
     re.IGNORECASE,
 )
 
@@ -37,10 +36,9 @@ def _rest(row: Sequence[str], above: Sequence[Sequence[str]], width: int) -> str
     numeric = [cells for cells in (_cells(above, i) for i in texts) if cells and all(map(written, cells))]
     if width > 2 and len(texts) == len(filled) and (len(filled) == 1 or numeric):
         return "is a note below the table"
-    i, alone = filled[0] if width > 2 and len(filled) == 1 else (0, "")
-    if alone.isdigit() and _cells(above, i)[-1:] == [str(int(alone) - 1)]:
-        return "has the number of an experiment alone"
-    return ""
+    i, alone = filled[0]
+    counts = alone.isdecimal() and _cells(above, i)[-1:] == [str(int(alone) - 1)]
+    return "has the number of an experiment alone" if counts and width > 2 and len(filled) == 1 else ""
 
 
 def _cells(rows: Sequence[Sequence[str]], i: int) -> list[str]:
@@ -56,6 +54,6 @@ def _is_statistic(cell: str, above: Sequence[str]) -> bool:
 def _statistics_within(rows: Lines, i: int) -> list[int]:
     """Numbers of rows with words for statistics between names that each occur once."""
     named = [(line, row[i]) for line, row in rows if i < len(row) and row[i]]
-    found = [line for line, cell in named if written(cell) is None and STATISTIC.fullmatch(cell)]
-    others = [cell for line, cell in named if line not in found]
+    found = [line for line, cell in named if STATISTIC.fullmatch(cell)]
+    others = [cell for _, cell in named if not STATISTIC.fullmatch(cell)]
     return found if len(set(others)) == len(others) > 2 * len(found) else []

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bo_robust.tables.cells import ABOUT, SPACES, TableError, Written, decimal_marks, is_pending, other, word, written
+from bo_robust.tables.cells import ABOUT, FAILED, SPACES, TableError, Written, is_pending, other, word, written
 from bo_robust.tables.excel import read_sheet
 from bo_robust.tables.rows import Lines, experiments
 from bo_robust.utils.specs import nearest
@@ -83,13 +83,11 @@ class Table:
         return next((n.unit for n in self.numbers(name) if n is not None and n.unit), self.units.get(name, ""))
 
     def _decimal_of(self, number: Written, row: int, name: str, groups: set[str]) -> str:
-        if number.decimal == "":
-            return "."
         if number.decimal != "?":
-            if self.decided and number.decimal != self.decimal:
-                cell = self.cells(name)[row]
-                raise TableError(f"{self.where(row, name)}: {cell!r} has another decimal mark than --decimal says.")
-            return number.decimal
+            if self.decided and number.decimal not in ("", self.decimal):
+                what = f"{self.cells(name)[row]!r} has another decimal mark than --decimal says"
+                raise TableError(f"{self.where(row, name)}: {what}.")
+            return number.decimal or "."
         mark = "." if "." in number.digits else ","
         if self.decided:
             return self.decimal
@@ -136,14 +134,13 @@ def read_table(
     if not kept:
         raise TableError(f"{path} is empty; its first row must name the columns.")
     names, above, below = _columns(path, kept, _header([row for _, row in kept], wanted), unnamed, notes)
-    units = {}
+    units, beside = {}, []
     if below and _is_units(below[0][1], [row for _, row in below[1:]]):
-        (line, row), *below = below
-        units = _units(names, row)
-        notes.append(f"Row {line} holds units.")
-    elif above and _names_units(names, above[-1][1]) and _is_units(above[-1][1], [r for _, r in below]):
-        *above, (line, row) = above
-        units = _units(names, row)
+        beside = [below.pop(0)]
+    elif above and _names_units(names, above[-1][1]) and _is_units(above[-1][1], [row for _, row in below]):
+        beside = [above.pop()]
+    for line, row in beside:
+        units = {name: cell.strip("[]() ") for name, cell in zip(names, row, strict=True) if cell.strip("[]() -")}
         notes.append(f"Row {line} holds units.")
     notes += [f"Row {line} is above the names, and is not read." for line, _ in above]
     lines, rows = [line for line, _ in below], [row for _, row in below]
@@ -191,15 +188,16 @@ def _with_groups(names: Sequence[str], above: Sequence[str]) -> list[str]:
 
 
 def _decimal_mark(path: Path | str, rows: list[list[str]]) -> str:
-    """The decimal mark that numbers show, or ""."""
+    """The decimal mark that columns of numbers prove, or ""."""
     shown: dict[str, str] = {}
     for column in zip(*rows, strict=True):
-        shown |= decimal_marks(column)
+        cells = [cell for cell in column if not is_pending(cell) and cell.lower() != FAILED]
+        numbers = {cell: number for cell in cells if (number := written(cell)) is not None}
+        if len(numbers) == len({*cells}):
+            shown |= {number.decimal: cell for cell, number in numbers.items() if number.decimal in (".", ",")}
     if len(shown) > 1:
-        point, comma = shown["."], shown[","]
-        raise TableError(
-            f"{path} has {point!r} and {comma!r}: write one decimal mark, or say with --decimal which it is."
-        )
+        which = f"{shown['.']!r} and {shown[',']!r}"
+        raise TableError(f"{path} has {which}: write one decimal mark, or say with --decimal which it is.")
     return next(iter(shown), "")
 
 
@@ -224,7 +222,7 @@ def _is_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     numeric = 0
     for i, cell in enumerate(row):
         cells = [other_row[i] for other_row in below if not is_pending(other_row[i])]
-        if written(cell) is not None or (cell and cell in cells) or cell.lower() == "failed":
+        if written(cell) is not None or (cell and cell in cells) or cell.lower() == FAILED:
             return False
         numeric += bool(cell) and bool(cells) and all(written(one) for one in cells)
     return numeric > 0
@@ -233,10 +231,6 @@ def _is_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
 def _names_units(names: Sequence[str], above: Sequence[str]) -> bool:
     """Whether a row above the names may have units: it is as wide, and repeats no name, as merged cells do."""
     return sum(map(bool, above)) > len(names) / 2 and all(map(str.__ne__, names, above))
-
-
-def _units(names: Sequence[str], row: Sequence[str]) -> dict[str, str]:
-    return {name: cell.strip("[]() ") for name, cell in zip(names, row, strict=True) if cell.strip("[]() -")}
 
 
 def _csv(path: Path, notes: list[str]) -> tuple[list[list[str]], str]:
@@ -249,7 +243,7 @@ def _csv(path: Path, notes: list[str]) -> tuple[list[list[str]], str]:
     separators = ",;\t"
     if match := re.match(r"sep=(.)\r?\n", text):  # Excel shows the rest
         separators, text = match[1], text[match.end() :]
-    best: tuple[float, int, str, list[list[str]]] | None = None
+    rated: list[tuple[float, str, list[list[str]]]] = []
     for separator in separators:
         try:
             parsed = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
@@ -258,22 +252,15 @@ def _csv(path: Path, notes: list[str]) -> tuple[list[list[str]], str]:
         grid = [[cell.translate(SPACES).strip() for cell in row] for row in parsed]
         widths = Counter(len(row) for row in grid if any(row))
         width, count = max(widths.items(), key=lambda item: (item[1], item[0]), default=(0, 0))
-        # The comma comes last: between semicolons it is a decimal mark in as many cells of each row.
-        share = count / sum(widths.values()) if width > 1 else 0.0
-        rated = (share, ",;\t".find(separator), separator, grid)
-        best = rated if best is None or rated[:2] > best[:2] else best
-    assert best is not None
-    return best[3], best[2] if best[0] else ","
+        rated.append((count / sum(widths.values()) if width > 1 else 0.0, separator, grid))
+    # The comma comes last: between semicolons it is a decimal mark in as many cells of each row.
+    share, separator, grid = max(rated, key=lambda one: (one[0], separators.find(one[1])))
+    return grid, separator if share else ","
 
 
 def _text(path: Path, raw: bytes, notes: list[str]) -> str:
     try:
-        if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            return raw.decode("utf-16")
-        for code, zeros in (("utf-16-le", raw[1::2]), ("utf-16-be", raw[::2])):
-            if len(zeros) and zeros.count(0) > len(zeros) / 2:
-                return raw.decode(code)
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError:
         if any(0x80 <= byte < 0xA0 for byte in raw):  # letters in the code pages of DOS and of Macs
             raise TableError(f"{path} is not UTF-8 text; save it as CSV (UTF-8).") from None

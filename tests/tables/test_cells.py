@@ -2,7 +2,7 @@
 
 import pytest
 
-from bo_robust.tables.cells import written
+from bo_robust.tables.cells import quantity, written
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,8 @@ def test_a_number_in_a_text(cell, value, unit):
 )
 def test_no_number(cell):
     assert written(cell) is None
+
+
+@pytest.mark.parametrize(("text", "value"), [("1,000,000", 1e6), ("1.234,5", 1234.5), ("0,5", 0.5), ("1.234", 1.234)])
+def test_a_number_in_an_argument(text, value):
+    assert quantity(text) == value
