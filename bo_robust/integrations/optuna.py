@@ -297,6 +297,7 @@ class _History:
             constraints=self.constraints(),
             X_pending=self.running,
             X_failed=self.failed,
+            ids=[trial.number for trial in self.completed],
         )
 
     def constraints(self) -> list[list[float]] | None:

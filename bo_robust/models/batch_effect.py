@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -79,12 +78,12 @@ class BatchEffectLikelihood(GaussianLikelihood):
         return noise + DenseLinearOperator(self.batch_variance * same.expand(*base_shape, n))
 
 
-def batch_numbers(labels: Sequence[Any] | Tensor, template: Tensor) -> Tensor:
-    """Numbers of batches from labels, numbers or texts, one for each row of ``template``; ``ValueError`` otherwise."""
+def label_numbers(name: str, labels: Any, template: Tensor) -> Tensor:
+    """Numbers of labels, numbers or texts, one for each row of ``template``; ``ValueError`` otherwise."""
     array = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if array.shape != (len(template),):
-        raise ValueError(f"batch needs one label for each of the {len(template)} observations, got {quoted(labels)}.")
+        raise ValueError(f"{name} needs one label for each of the {len(template)} observations, got {quoted(labels)}.")
     if any(label is None or str(label) == "<NA>" or label != label for label in array):
-        raise ValueError("batch has a missing label; give each observation one.")
+        raise ValueError(f"{name} has a missing label; give each observation one.")
     _, numbers = np.unique(array.astype(str) if array.dtype == object else array, return_inverse=True)
     return torch.from_numpy(numbers).to(template.device)

@@ -193,7 +193,7 @@ def fit(problem: Problem) -> Fitted:
     A row that repeats another one to the last digit counts only if the noise makes that likely: otherwise it is a copy,
     which confirms nothing.
     """
-    copies = problem.outputs.copies(problem.X)
+    copies = problem.outputs.copies(problem.X) if problem.choice.takes("reading_unit") else {}
     if not copies:
         return _fit(problem)
     fitted = _fit(replace(problem, outputs=problem.outputs.without(list(copies))))

@@ -105,7 +105,7 @@ def data_in_numbers(data: Any, columns: Columns | None) -> tuple[Any, Callable[[
         return data, lambda X: X
     every = columns or Columns(list(getattr(tables[0], "columns", tables[0])), tables[0], {})
     rows = {name: every.numbers(name, getattr(data, name), every.names) for name in DESIGNS}
-    rows |= {name: _in_order(name, getattr(data, name), data.X) for name in ("Y", "constraints", "batch")}
+    rows |= {name: _in_order(name, getattr(data, name), data.X) for name in ("Y", "constraints", "batch", "ids")}
     table = [*tables, every.table][0]
     if not tables and isinstance(table, Mapping) and not every.levels:  # arrays beside bounds by name
         return replace(data, **rows), lambda X: X

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.models.batch_effect import batch_numbers
+from bo_robust.models.batch_effect import label_numbers
 from bo_robust.models.reward_units import robust_units
 from bo_robust.models.robust.slips import Readings
 from bo_robust.models.training_data import checked_limits
@@ -39,6 +39,8 @@ class Data:
         X_pending: ``p x d`` designs under way. They are not suggested again, as if they were measured.
         batch: Label of the batch, day or instrument of each design measured, ``n``, numbers or texts. The observations
             of one share a deviation; what is expected and suggested is for a new one.
+        ids: Names of the observations, ``n``, such as dates or numbers of experiments. They say that of two equal ones
+            of a design the second one is no copy.
         X_failed: ``f x d`` designs whose measurement failed; their neighborhood is avoided where failure is likely.
     """
 
@@ -50,6 +52,7 @@ class Data:
     X_pending: Any = None
     X_failed: Any = None
     batch: Any = None
+    ids: Sequence[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class Outputs:
     scale: Tensor  # negative where an objective is minimized
     options: list[dict[str, Any]]  # of the model of each column, which takes those that it has
     objectives: int
+    ids: Sequence[Any] | None = None
 
     @property
     def several(self) -> bool:
@@ -77,14 +81,14 @@ class Outputs:
         return rows, self.scaled[rows, j], options
 
     def copies(self, X: Tensor) -> dict[int, int]:
-        """Rows whose design and observations, as people write them, occur just once before, with that row."""
-        every = torch.cat([X, self.scaled.nan_to_num(math.inf)], -1)
-        same = (every == every.unsqueeze(1)).all(-1)
-        pairs = {int(rows[-1]): int(rows[0]) for rows in (row.nonzero().flatten() for row in same) if len(rows) == 2}
-        texts = [
-            Readings(y.numpy(), option["reading_unit"]).texts for _, y, option in map(self.of, range(len(self.options)))
-        ]
-        return pairs if all(texts) else {}
+        """Rows that repeat the only other observation of their design, as people write it, not 0; with that row."""
+        same_X, same_Y = ((x == x.unsqueeze(1)).all(-1) for x in (X, self.scaled.nan_to_num(math.inf)))
+        rows = (row.nonzero().flatten().tolist() for row in same_X)
+        pairs = {pair[1]: pair[0] for pair in rows if len(pair) == 2 and same_Y[pair[0], pair[1]]}
+        columns = map(self.of, range(len(self.options)))
+        by_hand = all(Readings(y.numpy(), about["reading_unit"]).texts for _, y, about in columns)
+        apart = self.ids if by_hand else range(len(X))
+        return {i: j for i, j in pairs.items() if apart is None or apart[i] == apart[j] if self.scaled[i].all()}
 
     def without(self, rows: Sequence[int]) -> Outputs:
         """The outputs, as if these rows had not been observed."""
@@ -123,10 +127,10 @@ class Outputs:
         options: list[dict[str, Any]] = [{"maximize": True, "outcome_limits": pair} for pair in limits]
         options += [{"maximize": None}] * C.shape[-1]  # constraints have no good side
         options = [option | {"reading_unit": a} for option, a in zip(options, scale.tolist(), strict=False)]
-        if data.batch is not None:
-            numbers_of = batch_numbers(data.batch, every)
-            options = [option | {"batch": numbers_of} for option in options]
-        return cls(scaled, center, scale, options, m)
+        labels = {name: getattr(data, name) for name in ("batch", "ids") if getattr(data, name) is not None}
+        labels = {name: label_numbers(name, given, every) for name, given in labels.items()}
+        options = [option | {name: labels[name] for name in labels if name == "batch"} for option in options]
+        return cls(scaled, center, scale, options, m, labels["ids"].tolist() if "ids" in labels else None)
 
 
 def _units(every: Tensor, m: int, maximize: bool | Sequence[bool]) -> tuple[Tensor, Tensor]:

@@ -248,7 +248,10 @@ class Campaign:
         """What was measured."""
         measured, pending, failed = ([self.X[i] for i in rows] for rows in (self.read, self.pending, self.failed))
         constraints = self.C if self.required and self.read else None
-        return Data(np.array(measured), self.Y, self.maximize, constraints, self.limits, pending, failed, self.batch)
+        rest = [self.results.cells(name) for name in self.left_out if name in self.results.names]
+        ids = [str([cells[i] for cells in rest]) for i in self.read]
+        told = (self.limits, pending, failed, self.batch, ids)
+        return Data(np.array(measured), self.Y, self.maximize, constraints, *told)
 
     def leave_out_copies(self, pairs: Sequence[tuple[int, ...]]) -> None:
         """Leave out the second reading of each pair of equal rows, places among those that were read."""

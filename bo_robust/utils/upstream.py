@@ -58,6 +58,7 @@ OVERRIDDEN = (
     "torch.nn:Module._apply",
     "torch.nn:Module._load_from_state_dict",
     "gpytorch:Module._clear_cache",
+    "gpytorch.likelihoods:GaussianLikelihood._shaped_noise_covar",
     "gpytorch.models.exact_gp:ExactGP._get_test_prior_mean_and_covariances",
     "botorch.models.gpytorch:GPyTorchModel._num_outputs",
     "botorch.models.higher_order_gp:HigherOrderGP._supports_cache_root",

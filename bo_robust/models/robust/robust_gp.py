@@ -27,7 +27,7 @@ from gpytorch.module import Module
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
-from bo_robust.models.batch_effect import BatchEffectLikelihood, batch_numbers
+from bo_robust.models.batch_effect import BatchEffectLikelihood, label_numbers
 from bo_robust.models.reward_units import computable, smallest_deviation
 from bo_robust.models.robust.conditioned_gp import Rows
 from bo_robust.models.robust.detection import detect_at_present, restate, with_single_slips
@@ -199,7 +199,7 @@ class RobustGP(MovableGP):
         self.outcome_limits, self.reading_unit = checked_limits(outcome_limits, train_Y), reading_unit
         if maximize not in (True, False, None):
             raise ValueError(f"maximize must be True, False or None, got {quoted(maximize)}.")
-        numbers = None if batch is None else batch_numbers(batch, train_X)
+        numbers = None if batch is None else label_numbers("batch", batch, train_X)
         if numbers is not None:
             if train_Yvar is not None:
                 raise ValueError("give batch or train_Yvar: the deviation of a batch is learned with the noise.")

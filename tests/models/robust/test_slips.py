@@ -173,6 +173,19 @@ def test_a_row_twice_confirms_nothing():
     assert torch.allclose(found.X, torch.from_numpy(X[row : row + 1]))
 
 
+@pytest.mark.parametrize("ids", ["dates", "a third reading", "zero"])
+def test_equal_rows_that_are_no_copies_count(ids):
+    X, Y = yields()
+    row = int(Y.argsort()[-3])
+    Y[row] = 0.0 if ids == "zero" else 10.0 * Y[row]
+    X, Y = twice(X, Y, row)
+    if ids == "a third reading":
+        X, Y = np.append(X, X[row : row + 1], 0), np.append(Y, Y[row] / 10.0)
+    names = range(len(Y)) if ids == "dates" else None
+    found = suggest(X, Y, ids=names, bounds=[[0.0] * 2, [1.0] * 2], q=0)
+    assert not [slip for slip in found.slips if slip.kind == "same row"]
+
+
 def test_equal_readings_that_noise_makes_likely_count():
     X, Y = yields()
     found = suggest(*twice(X, Y.round(), 4), bounds=[[0.0] * 2, [1.0] * 2], q=0)
