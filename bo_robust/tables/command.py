@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
+from botorch.exceptions.errors import InfeasibilityError
 from botorch.utils.multi_objective.pareto import is_non_dominated
 
 from bo_robust.proposals.suggest import Suggestion, suggest
@@ -62,20 +63,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 def ask(campaign: Campaign) -> tuple[Suggestion, list[str]]:
     """What :func:`suggest` says of a campaign, and its warnings."""
     options, (left, total) = campaign.options, campaign.left
-    with warnings.catch_warnings(record=True) as caught:
-        found = suggest(
-            campaign.data,
-            space=campaign.space,
-            # Of a finite space there are no more than those left, and replicates.
-            q=options.n if total is None or campaign.conditions else min(options.n, left + len(campaign.read)),
-            settings={"outcome_scale": None if options.outcome_scale == "none" else "auto"},
-            seed=options.seed,
-            device=options.device,
-        )
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            found = suggest(
+                campaign.data,
+                space=campaign.space,
+                # Of a finite space there are no more than those left, and replicates.
+                q=options.n if total is None or campaign.conditions else min(options.n, left + len(campaign.read)),
+                settings={"outcome_scale": None if options.outcome_scale == "none" else "auto"},
+                seed=options.seed,
+                device=options.device,
+            )
+    except InfeasibilityError:
+        raise TableError("no design keeps every sum and inequality within the ranges; widen one of them.") from None
     if copies := [slip.rows for slip in found.slips if slip.kind == "same row"]:
         campaign.leave_out_copies(copies)
         return ask(campaign)
-    return found, [f"Warning: {warning.message}" for warning in caught]
+    texts = [
+        str(warning.message).replace("bo_robust.models.plot_outliers(model)", "--plot FILE.png") for warning in caught
+    ]
+    return found, [f"Warning: {text}" for text in texts]
 
 
 def designs_to_print(found: Suggestion) -> list[list[float]]:
@@ -147,7 +154,9 @@ def _about_readings(found: Suggestion, campaign: Campaign) -> list[str]:
             )
         if campaign.batch is not None:
             labels = sorted({campaign.batch[i] for i in _rows_of(campaign, j)})
-            lines += about_batches(model, [f"{campaign.options.batch} {label}" for label in labels], name)
+            column = str(campaign.options.batch)
+            titles = [label if column.casefold() in label.casefold() else f"{column} {label}" for label in labels]
+            lines += about_batches(model, titles, name)
         numbers = [campaign.results.lines[row] for row in rows]
         lines += [about_several(slip, name, numbers) for slip in model.slips if slip.several]
         expected = found.expected[_rows_of(campaign, j), j].tolist() if goal else [math.nan] * len(rows)
@@ -214,6 +223,8 @@ def _recommended(found: Suggestion, campaign: Campaign) -> list[str]:
         if not (c.observed or c.span[0] <= v <= c.span[1])
     ]
     lines = [line, f"It lies outside the range that was given for {', '.join(beyond)}."] if beyond else [line]
+    if any(campaign.X[row][i] != value for i, value in campaign.space.fixed.items()):
+        lines.append("It has other values than --fix says, which is for proposals alone.")
     if broken := int((~campaign.keeps_limits).sum()):
         several = f"{broken} designs that were read, which break"
         which = "1 design that was read, which breaks" if broken == 1 else several

@@ -45,4 +45,4 @@ def about_batches(model: Any, labels: Sequence[str], name: str) -> Iterator[str]
         difference, factor = float(model.reading_unit * (shifted - middle)), float(shifted / middle)
         side = "higher" if difference > 0.0 else "lower"
         by = f"{abs(difference):.3g}" if scale.is_identity else f"a factor of {max(factor, 1.0 / factor):.2g}"
-        yield f"{name} of {label} is {side} by {by} than that of the other batches; what is expected is for a new one."
+        yield f"{name} in {label} is {side} by {by} than in the other batches; what is expected is for a new one."
