@@ -127,3 +127,15 @@ def test_a_mixture_stays_one(read):
     campaign = read({"A": A, "B": B, "C": [100 - a - b for a, b in zip(A, B, strict=True)], "T": T[:12]})
     assert len(campaign.columns) == 4
     assert campaign.mixture == ["A + B + C = 100 in every row, and so in proposals."]
+
+
+def test_a_row_that_breaks_the_sum_of_a_mixture_is_asked_about(read):
+    A, B = (np.random.default_rng(5).integers(0, 10, (2, 12)) * 5).tolist()
+    columns = {"A": A, "B": B, "C": [100 - a - b for a, b in zip(A, B, strict=True)]}
+    columns["C"][6] += 20
+    with pytest.raises(
+        TableError, match=r"A \+ B \+ C = 100 but for row 8 \(120\), which may be wrong; say --sum A,B,C"
+    ):
+        read(columns)
+    assert read(columns, "--sum", "A,B,C=100").keeps_limits.tolist() == [row != 6 for row in range(12)]
+    assert read(columns, "--sum", "none").equalities == []
