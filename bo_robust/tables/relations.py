@@ -62,7 +62,8 @@ def relations(table: Table, names: Sequence[str], named: set[str], questions: li
         # Naming a column answers what was asked of it and columns before it.
         answered = any(source in named and names.index(source) > names.index(one.name) for source in one.sources)
         if not one.sure and answered:
-            found[one.name] = None
+            slip = one.broken and len(one.sources) == 1 and one.name in search.numbers  # one quantity, in two columns
+            found[one.name] = one._replace(sure=True) if slip else None
         elif not one.sure:
             rows = " and ".join(str(table.lines[row]) for row in one.broken)
             but = f"but for row{'s' * (len(one.broken) > 1)} {rows}, which may be wrong" if rows else "in all rows"
@@ -71,7 +72,8 @@ def relations(table: Table, names: Sequence[str], named: set[str], questions: li
                 text = f"bounds {word(f'{one.name}={np.nanmin(values):.12g}:{np.nanmax(values):.12g}')}"
             answers = (f"--ignore {word(one.name)} leaves it out", f"--{text} varies it")
             questions.append(Question(f"{one.name!r} {one.reason.replace('=', 'is', 1)} {but}", answers))
-    return [one for one in found.values() if one]
+    carried = {name: one for name, one in found.items() if one}
+    return [one._replace(cell=partial(_through, one, carried, search)) for one in carried.values()]
 
 
 class _Search:
@@ -152,6 +154,18 @@ class _Search:
     def _relation(self, name: str, sources: tuple[str, ...], reason: str, cell: Beside, broken: Any, sure: bool) -> Any:
         rows = tuple(self.rows[broken].tolist())
         return Relation(name, titled(name, self.table.unit(name)), sources, reason, cell, rows, sure and not rows)
+
+
+def _through(one: Relation, carried: Mapping[str, Relation], search: _Search, values: Mapping[str, str | float]) -> str:
+    """The cell of a relation, whose sources may follow from parameters themselves."""
+    known = dict(values)
+    for name in (name for name in one.sources if name not in known):
+        cell = _through(carried[name], carried, search, values)
+        number = written(cell) if name in search.numbers else None
+        if not cell:
+            return ""
+        known[name] = cell if number is None else number.value(search.table.mark)
+    return one.cell(known)
 
 
 def _partner(source: str, partners: Mapping[str, str], values: Mapping[str, str | float]) -> str:

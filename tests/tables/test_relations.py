@@ -68,7 +68,15 @@ def test_what_one_row_breaks_is_asked_about_and_answered(read):
     with pytest.raises(TableError, match=r"'T_K' is T_C \+ 273.15 but for row 6, which may be wrong; say --ignore T_K"):
         read(columns)
     assert [c.name for c in read(columns, "--ignore", "T_K").columns] == ["T_C", "time"]
-    assert [c.name for c in read(columns, "--bounds", "T_K=300:400").columns] == ["T_C", "T_K", "time"]
+    assert [c.name for c in read(columns, "--bounds", "T_K=300:400").columns] == ["T_K", "time"]
+
+
+def test_a_column_follows_through_others_that_follow(read):
+    mmol = np.round(np.multiply(LOADING, TIME) * 0.37, 3)
+    columns = {"A": LOADING, "equiv": TIME, "mmol": mmol.tolist(), "mg": np.round(98.1 * mmol, 1).tolist(), "T": T}
+    campaign = read(columns)
+    assert list(campaign.left_out) == ["mmol", "mg"]
+    assert [*campaign.cells_of([0.5, 2.0, 60.0]).values()] == ["0.5", "2", "60", "0.370", "36.3"]
 
 
 def test_two_categories_that_always_go_together_are_asked_about(read):
