@@ -107,7 +107,7 @@ class Campaign:
         self.left_out |= {relation.name: relation.reason for relation in self.carried}
         ask_all(self.results.path, self.questions)
         names = self._parameters(about)
-        self._leave_out_rows(names, about)
+        self._leave_out_rows([*names, *about.conditions], about)
         self.parameters = [column_of(name, self.tables, about) for name in names]
         self.conditions = [column_of(name, [self.results], about) for name in about.conditions]
         self.columns = self.parameters + self.conditions
@@ -137,7 +137,7 @@ class Campaign:
         return column.on_grid(code)
 
     def _leave_out_rows(self, names: Sequence[str], about: ColumnOptions) -> None:
-        """Leave out rows with a value of a parameter far from all others: neither read nor pending."""
+        """Leave out rows with a value of a parameter or condition far from all others: neither read nor pending."""
         self.doubtful = doubtful(self.results, names, about, self.listed)
         kept = [i for i in range(len(self.results.rows)) if i not in self.doubtful]
         rows, lines = [self.results.rows[i] for i in kept], [self.results.lines[i] for i in kept]

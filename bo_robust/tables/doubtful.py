@@ -1,4 +1,4 @@
-"""Values of parameters far from all others, whose rows are left out until the user says that they are right."""
+"""Values of parameters and conditions far from all others, whose rows are left out until they are said to be right."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def doubtful(table: Table, names: Sequence[str], options: ColumnOptions, listed:
     for name, column in values.items():
         column[[*found]] = math.nan
         known = [*options.bounds.get(name, ()), *map(quantity, options.levels.get(name, ()))]
-        known += [] if listed is None else [v for v in listed.values(name) if v is not None]
+        known += [v for v in listed.values(name) if v is not None] if listed and name in listed.names else []
         while (block := _block(column, known)) is not None:
             rows, right, slip = block
             cells, wrong = [table.cells(name)[row] for row in rows], column[rows]
@@ -132,7 +132,7 @@ def _exchanged(values: dict[str, np.ndarray], options: ColumnOptions) -> Iterato
 
 def _exchanged_texts(table: Table, names: Sequence[str], listed: Table | None) -> Iterator[tuple[str, str, int]]:
     """Pairs of columns that share no category, but for a row that has a category of each in the other."""
-    known = {name: [] if listed is None else listed.cells(name) for name in names}
+    known = {name: listed.cells(name) if listed and name in listed.names else [] for name in names}
     for a, b in combinations(names, 2):
         A, B = table.cells(a), table.cells(b)
         for row, (x, y) in enumerate(zip(A, B, strict=True)):

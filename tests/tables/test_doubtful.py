@@ -77,6 +77,16 @@ def test_two_columns_exchanged_in_a_row(read):
     assert 3 not in read(columns, "--bounds", "T=4:120", "--bounds", "time=1:85").doubtful
 
 
+@pytest.mark.parametrize("option", ["--condition", "--observe"])
+def test_a_wrong_value_of_a_condition(read, option):
+    columns = {"humidity": np.random.default_rng(6).integers(35, 71, 18)} | table(2)
+    columns["humidity"][4] = 450
+    campaign = read(columns, option, "humidity")
+    assert list(campaign.doubtful) == [4]
+    assert campaign.conditions[0].span[1] <= 70.0
+    assert read(columns, option, "humidity", "--bounds", "humidity=35:450").doubtful == {}
+
+
 def test_two_categories_exchanged_in_a_row(read):
     columns = {"solvent": ["DMF", "THF", "THF"] * 6, "base": ["DBU", "Et3N"] * 9} | table(2)
     columns["solvent"][4], columns["base"][4] = "Et3N", "DMF"
