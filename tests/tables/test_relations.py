@@ -96,6 +96,18 @@ def test_two_categories_that_always_go_together_are_asked_about(read):
     assert [c.name for c in read(columns).columns] == ["ligand", "volume"]  # two names of one thing
 
 
+def test_codes_of_factors_follow_from_their_levels(read):
+    codes = np.array([*product([-1, 0, 1], repeat=2), (0, 0)])
+    columns = {"x1": codes[:, 0], "x2": codes[:, 1], "T": 70 + 10 * codes[:, 0], "flow": (4 + codes[:, 1]) / 2}
+    campaign = read(columns)
+    assert campaign.cells_of([73.0, 1.8]) == {"T": "73", "flow": "1.8", "x1": "0.3", "x2": "-0.4"}
+    assert list(read(columns, "--bounds", "x1=-1:1").left_out) == ["x2", "T"]
+    few = {name: column[1:8] for name, column in columns.items()}
+    with pytest.raises(TableError, match=r"'x1' is 0.1 \* T - 7 in all rows; say --ignore x1"):
+        read(few)
+    assert list(read(few, "--bounds", "x1=-1:1", "--ignore", "x2").left_out) == ["x2", "T"]
+
+
 def test_a_quotient_has_digits_of_its_own(read):
     columns = {
         "volume": LOADING,
