@@ -7,14 +7,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from bo_robust.acquisition.pending import MOST_PENDING
 from bo_robust.proposals.conditions import encoded_space
-from bo_robust.proposals.constraints import WEIGHED
 from bo_robust.proposals.inputs import Space, numbers
 from bo_robust.proposals.outcomes import Data
 from bo_robust.proposals.space import among
@@ -24,13 +22,13 @@ from bo_robust.tables.doubtful import doubtful
 from bo_robust.tables.kinds import column_of
 from bo_robust.tables.labels import ask_about_labels, recipes
 from bo_robust.tables.left_out import BATCH, left_out
+from bo_robust.tables.mixtures import mixture
 from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums, with_distances
 from bo_robust.tables.questions import Question, ask_all
 from bo_robust.tables.readings import notes_on_readings
 from bo_robust.tables.relations import Relation, relations
 from bo_robust.tables.table import Table, read_table
 
-PARTS = 20.0  # times that difference, at least, is the range of each part
 SHAPING = ("bounds", "levels", "step", "fix", "sum", "where")  # options for proposals of any design
 
 
@@ -109,7 +107,7 @@ class Campaign:
         self.left_out |= {relation.name: relation.reason for relation in self.carried}
         ask_all(self.results.path, self.questions)
         names = self._parameters(about)
-        self._leave_out_rows(names, about)
+        self._leave_out_rows([*names, *about.conditions], about)
         self.parameters = [column_of(name, self.tables, about) for name in names]
         self.conditions = [column_of(name, [self.results], about) for name in about.conditions]
         self.columns = self.parameters + self.conditions
@@ -139,7 +137,7 @@ class Campaign:
         return column.on_grid(code)
 
     def _leave_out_rows(self, names: Sequence[str], about: ColumnOptions) -> None:
-        """Leave out rows with a value of a parameter far from all others: neither read nor pending."""
+        """Leave out rows with a value of a parameter or condition far from all others: neither read nor pending."""
         self.doubtful = doubtful(self.results, names, about, self.listed)
         kept = [i for i in range(len(self.results.rows)) if i not in self.doubtful]
         rows, lines = [self.results.rows[i] for i in kept], [self.results.lines[i] for i in kept]
@@ -165,19 +163,19 @@ class Campaign:
         if "none" in self.options.sum or self.listed is not None or not 2 <= len(parts) <= 12:
             return
         table = np.array([c.codes(self.results) for c in parts]).reshape(len(parts), -1).T
-        if len(np.unique(table, axis=0)) <= len(parts):
+        given = [{i for i, part in enumerate(parts) if part.name in names} for names, *_ in self.equalities]
+        if (found := mixture(table, given)) is None:
             return
-        for size in range(2, len(parts) + 1):
-            for some in combinations(range(len(parts)), size):
-                if any({parts[i].name for i in some} <= {*names} for names, *_ in self.equalities):
-                    continue
-                total = table[:, some].sum(-1)
-                if (whole := _sum_of(total, np.ptp(table[:, some], axis=0).min())) is not None:
-                    names, off = [parts[i].name for i in some], float(np.abs(total - whole).max())
-                    self.equalities.append((names, [1.0] * size, whole))
-                    but = f" to within {off:.2g}" if off > 1e-6 * max(1.0, abs(whole)) else ""
-                    self.mixture = [f"{' + '.join(names)} = {whole:g} in every row{but}, and so in proposals."]
-                    return
+        names, whole = [parts[i].name for i in found.parts], found.total
+        text = f"{' + '.join(names)} = {whole:g}"
+        if found.broken:
+            rows = " and ".join(f"row {self.results.lines[row]} ({total:g})" for row, total in found.broken.items())
+            keep = f"--sum {word(','.join(names) + f'={whole:g}')} keeps it in proposals"
+            question = Question(f"{text} but for {rows}, which may be wrong", (keep, "--sum none does not"))
+            ask_all(self.results.path, [question])
+        self.equalities.append((names, [1.0] * len(names), whole))
+        but = f" to within {found.off:.2g}" if found.off > 1e-6 * max(1.0, abs(whole)) else ""
+        self.mixture = [f"{text} in every row{but}, and so in proposals."]
 
     def _sort_rows(self) -> None:
         """Sort the rows into those read, pending and failed."""
@@ -361,17 +359,6 @@ class Campaign:
         every = points.unique(dim=0)
         taken = numbers("X", [x[: len(self.parameters)] for x in self.X]).reshape(-1, every.shape[-1])
         return int((~among(every, taken)).sum()), len(every)
-
-
-def _sum_of(totals: np.ndarray, least_range: float) -> float | None:
-    """The sum that all rows share up to errors of weighing, the roundest in their range; None where they differ."""
-    median = float(np.median(totals))
-    off = float(np.abs(totals - median).max())
-    exact = 1e-6 * max(1.0, float(np.abs(totals).max()))
-    if off > exact and (off > WEIGHED * abs(median) or least_range < PARTS * off):
-        return None
-    low, high = float(totals.min()) - exact, float(totals.max()) + exact
-    return next((x for k in range(1, 9) if low <= (x := float(f"{median:.{k}g}")) <= high), float(f"{median:.9g}"))
 
 
 def _excess(value: float | None, sign: str, limit: float) -> float:

@@ -1,4 +1,4 @@
-"""Values of parameters far from all others, whose rows are left out until the user says that they are right."""
+"""Values of parameters and conditions far from all others, whose rows are left out until they are said to be right."""
 
 from __future__ import annotations
 
@@ -37,13 +37,17 @@ def doubtful(table: Table, names: Sequence[str], options: ColumnOptions, listed:
         cells = [cell for cell in table.cells(name) if cell]
         if cells and all(map(written, cells)):
             values[name] = np.array(table.values(name), dtype=float)
-    for (a, b), row in _exchanged(values):
+    texts = [name for name in names if name not in values and name not in options.kinds]
+    exchanged = [(*one, "give --bounds of both") for one in _exchanged(values, options)]
+    for a, b, row in _exchanged_texts(table, texts, listed):
+        exchanged.append((a, b, row, f"say --categorical {word(a)} {word(b)} if it is right"))
+    for a, b, row, hint in exchanged:
         both = f"{a} = {table.cells(a)[row]} and {b} = {table.cells(b)[row]} look exchanged"
-        found[row] = f"Row {table.lines[row]} left out: {both}. Correct it, or give --bounds of both."
+        found[row] = f"Row {table.lines[row]} left out: {both}. Correct it, or {hint}."
     for name, column in values.items():
         column[[*found]] = math.nan
         known = [*options.bounds.get(name, ()), *map(quantity, options.levels.get(name, ()))]
-        known += [] if listed is None else [v for v in listed.values(name) if v is not None]
+        known += [v for v in listed.values(name) if v is not None] if listed and name in listed.names else []
         while (block := _block(column, known)) is not None:
             rows, right, slip = block
             cells, wrong = [table.cells(name)[row] for row in rows], column[rows]
@@ -114,12 +118,25 @@ def _on_scale(others: np.ndarray, value: float) -> float:
     return extreme * float(student.pdf(beyond / scale, len(levels) - 1)) / scale
 
 
-def _exchanged(values: dict[str, np.ndarray]) -> Iterator[tuple[tuple[str, str], int]]:
+def _exchanged(values: dict[str, np.ndarray], options: ColumnOptions) -> Iterator[tuple[str, str, int]]:
     """Pairs of columns of other ranges, with a row that has a value of each in the other."""
     for a, b in combinations(values, 2):
         both = np.isfinite(values[a]) & np.isfinite(values[b])
         for row in {int(f(np.where(both, values[a], np.nan))) for f in (np.nanargmin, np.nanargmax) if both.sum() > 7}:
-            A, B = (values[n][both & (np.arange(len(both)) != row)] for n in (a, b))
+            others = both & (np.arange(len(both)) != row)
+            A, B = (np.append(values[n][others], options.bounds.get(n, ())) for n in (a, b))
             x, y = values[a][row], values[b][row]
             if (A.max() < B.min() or B.max() < A.min()) and B.min() <= x <= B.max() and A.min() <= y <= A.max():
-                yield (a, b), row
+                yield a, b, row
+
+
+def _exchanged_texts(table: Table, names: Sequence[str], listed: Table | None) -> Iterator[tuple[str, str, int]]:
+    """Pairs of columns that share no category, but for a row that has a category of each in the other."""
+    known = {name: listed.cells(name) if listed and name in listed.names else [] for name in names}
+    for a, b in combinations(names, 2):
+        A, B = table.cells(a), table.cells(b)
+        for row, (x, y) in enumerate(zip(A, B, strict=True)):
+            others = [{*cells[:row], *cells[row + 1 :], *known[n]} - {""} for n, cells in ((a, A), (b, B))]
+            several = min(map(len, others)) > 1 and len(A) > 7  # two things in another order are no slip
+            if several and x in others[1] and y in others[0] and not others[0] & others[1]:
+                yield a, b, row

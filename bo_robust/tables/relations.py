@@ -13,7 +13,7 @@ import numpy as np
 
 from bo_robust.tables.cells import word, written
 from bo_robust.tables.columns import titled
-from bo_robust.tables.formulas import BROKEN, Formula, fit, last_digit, shortest
+from bo_robust.tables.formulas import BROKEN, Formula, decimals, fit, last_digit, shortest
 from bo_robust.tables.questions import Question
 from bo_robust.tables.table import Table
 
@@ -54,15 +54,18 @@ def relations(table: Table, names: Sequence[str], named: set[str], questions: li
             sources = [n for n in names if not found[n] and n != name and (later or n in columns[:i])]
             found[name] = found[name] or (None if name in named else look(name, sources))
 
-    first = sorted(names, key=lambda name: name not in named)
+    asked = sorted(names, key=search.coded)  # of two columns, the later one follows
+    first = sorted(asked, key=lambda name: name not in named)
     carry(sorted(first, key=lambda name: name in search.numbers), search.partner)
     carry(first, lambda name, sources: search.formula(name, sources, 1))
     carry(names[::-1], lambda name, sources: search.formula(name, sources, SOURCES), later=True)
     for one in filter(None, found.values()):
         # Naming a column answers what was asked of it and columns before it.
-        answered = any(source in named and names.index(source) > names.index(one.name) for source in one.sources)
+        answered = any(source in named and asked.index(source) > asked.index(one.name) for source in one.sources)
         if not one.sure and answered:
-            found[one.name] = None
+            # Of one quantity in two columns, the other follows; two levels may be those of confounded factors.
+            alike = len(one.sources) == 1 and len(np.unique(search.numbers.get(one.name, ()))) > 2
+            found[one.name] = one._replace(sure=True) if alike else None
         elif not one.sure:
             rows = " and ".join(str(table.lines[row]) for row in one.broken)
             but = f"but for row{'s' * (len(one.broken) > 1)} {rows}, which may be wrong" if rows else "in all rows"
@@ -71,7 +74,8 @@ def relations(table: Table, names: Sequence[str], named: set[str], questions: li
                 text = f"bounds {word(f'{one.name}={np.nanmin(values):.12g}:{np.nanmax(values):.12g}')}"
             answers = (f"--ignore {word(one.name)} leaves it out", f"--{text} varies it")
             questions.append(Question(f"{one.name!r} {one.reason.replace('=', 'is', 1)} {but}", answers))
-    return [one for one in found.values() if one]
+    carried = {name: one for name, one in found.items() if one}
+    return [one._replace(cell=partial(_through, one, carried, search)) for one in carried.values()]
 
 
 class _Search:
@@ -88,6 +92,11 @@ class _Search:
             if len({*table.cells(name), ""}) > 2 and all(map(written, filter(None, table.cells(name)))):
                 self.numbers[name] = np.array(table.values(name), dtype=float)[self.rows]
         self.pairs = math.log(max(1, len(names) * (len(names) - 1)))
+
+    def coded(self, name: str) -> bool:
+        """Whether the levels of a column are as those of factors in code, such as -1, 0 and 1."""
+        levels = np.unique(self.numbers.get(name, np.ones(1)))
+        return bool((levels == -levels[::-1]).all())
 
     def partner(self, name: str, sources: Sequence[str]) -> Relation | None:
         """The text that a column belongs to, or goes with one to one."""
@@ -142,11 +151,16 @@ class _Search:
                 each = np.unique(values, return_counts=True)[1] / len(values)
                 off = 2.0 * np.abs(values - formula(X)).max() / max(float(np.ptp(values)), 1e-300)
                 evidence = (len(values) - size - 1) * -math.log(min(1.0, max((each**2).sum(), off)))
-                evidence -= broken * math.log(len(rows)) + self.pairs + math.log(len(sets))
-                if evidence > SURE and (size == 1 or len(each) > 2):
+                exact = off < 1e-9 and not powers
+                alike = exact and size == 1
+                evidence -= broken * math.log(len(rows)) + self.pairs + (0.0 if alike else math.log(len(sets)))
+                needed = ASKED if alike and len(each) > 2 and not broken else SURE
+                if evidence > needed and (size == 1 or len(each) > 2):
                     names = tuple(sources[i] for i in columns)
                     sure, text = len(each) > 2 or _akin(name, names[0]), f"= {formula.written(names)}"
-                    cell = partial(_number, names, formula, max(0, -round(math.log10(unit.min()))), self.table.mark)
+                    sure &= evidence > SURE
+                    digits = max(0, -round(math.log10(unit.min())))
+                    cell = partial(_number, names, formula, digits, exact, self.table.mark)
                     yield self._relation(name, names, text, cell, rows[~kept], sure)
 
     def _relation(self, name: str, sources: tuple[str, ...], reason: str, cell: Beside, broken: Any, sure: bool) -> Any:
@@ -154,19 +168,33 @@ class _Search:
         return Relation(name, titled(name, self.table.unit(name)), sources, reason, cell, rows, sure and not rows)
 
 
+def _through(one: Relation, carried: Mapping[str, Relation], search: _Search, values: Mapping[str, str | float]) -> str:
+    """The cell of a relation, whose sources may follow from parameters themselves."""
+    known = dict(values)
+    for name in (name for name in one.sources if name not in known):
+        cell = _through(carried[name], carried, search, values)
+        number = written(cell) if name in search.numbers else None
+        if not cell:
+            return ""
+        known[name] = cell if number is None else number.value(search.table.mark)
+    return one.cell(known)
+
+
 def _partner(source: str, partners: Mapping[str, str], values: Mapping[str, str | float]) -> str:
     return partners.get(str(values[source]), "")
 
 
 def _number(
-    sources: Sequence[str], formula: Formula, decimals: int, mark: str, values: Mapping[str, str | float]
+    sources: Sequence[str], formula: Formula, digits: int, exact: bool, mark: str, values: Mapping[str, str | float]
 ) -> str:
     number = float(formula(np.array([[values[source] for source in sources]], dtype=float))[0])
     if not math.isfinite(number):
         return ""
     if formula.powers and number:  # digits of its own, as small numbers have
-        decimals = max(decimals, SIGNIFICANT - 1 - math.floor(math.log10(abs(number))))
-    return f"{number:.{decimals}f}".replace(".", mark)
+        digits = max(digits, SIGNIFICANT - 1 - math.floor(math.log10(abs(number))))
+    if exact:  # without rounding, as codes of factors are
+        digits = max(digits, int(decimals(np.array([number]))[0]))
+    return f"{number:.{digits}f}".replace(".", mark)
 
 
 def _akin(a: str, b: str) -> bool:

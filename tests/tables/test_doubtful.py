@@ -74,6 +74,25 @@ def test_two_columns_exchanged_in_a_row(read):
     columns = table(2)
     columns["T"][3], columns["time"][3] = 4.0, 85.0
     assert "Row 5 left out: T = 4.0 and time = 85.0 look exchanged." in read(columns).doubtful[3]
+    assert 3 not in read(columns, "--bounds", "T=4:120", "--bounds", "time=1:85").doubtful
+
+
+@pytest.mark.parametrize("option", ["--condition", "--observe"])
+def test_a_wrong_value_of_a_condition(read, option):
+    columns = {"humidity": np.random.default_rng(6).integers(35, 71, 18)} | table(2)
+    columns["humidity"][4] = 450
+    campaign = read(columns, option, "humidity")
+    assert list(campaign.doubtful) == [4]
+    assert campaign.conditions[0].span[1] <= 70.0
+    assert read(columns, option, "humidity", "--bounds", "humidity=35:450").doubtful == {}
+
+
+def test_two_categories_exchanged_in_a_row(read):
+    columns = {"solvent": ["DMF", "THF", "THF"] * 6, "base": ["DBU", "Et3N"] * 9} | table(2)
+    columns["solvent"][4], columns["base"][4] = "Et3N", "DMF"
+    said = "Row 6 left out: solvent = Et3N and base = DMF look exchanged. Correct it, or say --categorical solvent base"
+    assert read(columns).doubtful[4].startswith(said)
+    assert read(columns, "--categorical", "solvent", "base").doubtful == {}
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,15 @@ def test_what_one_row_breaks_is_asked_about_and_answered(read):
     with pytest.raises(TableError, match=r"'T_K' is T_C \+ 273.15 but for row 6, which may be wrong; say --ignore T_K"):
         read(columns)
     assert [c.name for c in read(columns, "--ignore", "T_K").columns] == ["T_C", "time"]
-    assert [c.name for c in read(columns, "--bounds", "T_K=300:400").columns] == ["T_C", "T_K", "time"]
+    assert [c.name for c in read(columns, "--bounds", "T_K=300:400").columns] == ["T_K", "time"]
+
+
+def test_a_column_follows_through_others_that_follow(read):
+    mmol = np.round(np.multiply(LOADING, TIME) * 0.37, 3)
+    columns = {"A": LOADING, "equiv": TIME, "mmol": mmol.tolist(), "mg": np.round(98.1 * mmol, 1).tolist(), "T": T}
+    campaign = read(columns)
+    assert list(campaign.left_out) == ["mmol", "mg"]
+    assert [*campaign.cells_of([0.5, 2.0, 60.0]).values()] == ["0.5", "2", "60", "0.370", "36.3"]
 
 
 def test_two_categories_that_always_go_together_are_asked_about(read):
@@ -86,6 +94,18 @@ def test_two_categories_that_always_go_together_are_asked_about(read):
     assert len(read(columns, "--categorical", "base").columns) == 4
     columns = {"ligand": ligand, "ligand_CAS": columns["base"], "volume": columns["volume"]}
     assert [c.name for c in read(columns).columns] == ["ligand", "volume"]  # two names of one thing
+
+
+def test_codes_of_factors_follow_from_their_levels(read):
+    codes = np.array([*product([-1, 0, 1], repeat=2), (0, 0)])
+    columns = {"x1": codes[:, 0], "x2": codes[:, 1], "T": 70 + 10 * codes[:, 0], "flow": (4 + codes[:, 1]) / 2}
+    campaign = read(columns)
+    assert campaign.cells_of([73.0, 1.8]) == {"T": "73", "flow": "1.8", "x1": "0.3", "x2": "-0.4"}
+    assert list(read(columns, "--bounds", "x1=-1:1").left_out) == ["x2", "T"]
+    few = {name: column[1:8] for name, column in columns.items()}
+    with pytest.raises(TableError, match=r"'x1' is 0.1 \* T - 7 in all rows; say --ignore x1"):
+        read(few)
+    assert list(read(few, "--bounds", "x1=-1:1", "--ignore", "x2").left_out) == ["x2", "T"]
 
 
 def test_a_quotient_has_digits_of_its_own(read):
@@ -127,3 +147,15 @@ def test_a_mixture_stays_one(read):
     campaign = read({"A": A, "B": B, "C": [100 - a - b for a, b in zip(A, B, strict=True)], "T": T[:12]})
     assert len(campaign.columns) == 4
     assert campaign.mixture == ["A + B + C = 100 in every row, and so in proposals."]
+
+
+def test_a_row_that_breaks_the_sum_of_a_mixture_is_asked_about(read):
+    A, B = (np.random.default_rng(5).integers(0, 10, (2, 12)) * 5).tolist()
+    columns = {"A": A, "B": B, "C": [100 - a - b for a, b in zip(A, B, strict=True)]}
+    columns["C"][6] += 20
+    with pytest.raises(
+        TableError, match=r"A \+ B \+ C = 100 but for row 8 \(120\), which may be wrong; say --sum A,B,C"
+    ):
+        read(columns)
+    assert read(columns, "--sum", "A,B,C=100").keeps_limits.tolist() == [row != 6 for row in range(12)]
+    assert read(columns, "--sum", "none").equalities == []
