@@ -100,8 +100,9 @@ class Campaign:
         self.left_out = left_out(self.results, self.listed, self.outcomes, about, self.questions)
         source, apart = self.tables[-1], {*self.left_out, *self.outcomes, *about.conditions}
         free = [name for name in source.names if name not in apart and source.rows]
-        labels = ask_about_labels(source, [name for name in free if name not in about.named])
-        self.questions += labels.values()
+        # What a list has is known beforehand.
+        labels = ask_about_labels(source, [name for name in free if name not in about.named], self.listed is None)
+        self.questions += dict.fromkeys(labels.values())
         free = [name for name in free if name not in labels and self.listed is None]
         self.left_out |= recipes(source, free, about.named, self.questions)
         free = [name for name in free if name not in self.left_out]

@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 from bo_robust.tables.cells import FAILED, is_date, is_pending, word, written
 from bo_robust.tables.columns import ColumnOptions
 from bo_robust.tables.kinds import kind_of
-from bo_robust.tables.labels import IDENTIFIER, is_screen
+from bo_robust.tables.labels import IDENTIFIER, is_result, is_screen
 from bo_robust.tables.questions import Question
 from bo_robust.tables.table import Table
 
@@ -157,6 +157,7 @@ def _about_sides(
     """
     place = min(map(results.names.index, outcomes))
     apart = {*outcomes, *reasons, *options.conditions}
+    apart |= {name for name in results.names if is_result(name)}  # which are asked about wherever they stand
     left = [name for name in results.names[:place] if name not in apart]
     right = [name for name in results.names[place:] if name not in apart | options.named]
     for name in [name for name in right if "" in results.cells(name) and not any(results.numbers(name))]:
@@ -164,8 +165,9 @@ def _about_sides(
         right.remove(name)
     if not (left and right):
         return []
-    stand, them = ("stands", "it") if len(right) == 1 else ("stand", "them")
-    answers = f"--ignore {' '.join(map(word, right))}", f"take {them} with --parameters {word(','.join(left + right))}"
+    stand, join = ("stands", "it joins") if len(right) == 1 else ("stand", "they join")
+    parameters = " ".join(map(word, left + right))
+    answers = f"--ignore {' '.join(map(word, right))}", f"--parameters {parameters} (which {join})"
     names = ", ".join(map(repr, right))
     return [Question(f"{names} {stand} behind {outcomes[0]!r} and may be an outcome, too", answers)]
 
@@ -190,7 +192,9 @@ def _unclear(name: str, cells: Sequence[str]) -> Question | None:
     else:
         return None
     kind = "--ratio" if ratios else "--categorical"
-    return Question(f"{name!r} {what}", (f"{kind} {word(name)}", f"--ignore {word(name)}"))
+    return Question(
+        f"{name!r} {what}", (f"{kind} {word(name)} (as it is written)", f"--ignore {word(name)} (left out)")
+    )
 
 
 def _is_grouped(cells: Sequence[str]) -> bool:

@@ -146,13 +146,21 @@ def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, c
 @pytest.mark.parametrize(
     ("name", "cells", "question"),
     [
-        ("stirred", ["0:30", "2:15"] * 4, "may hold ratios or times such as 0:30 .*; say --ratio stirred, or --ignore"),
+        (
+            "stirred",
+            ["0:30", "2:15"] * 4,
+            "may hold ratios or times such as 0:30 .*; add one of: --ratio stirred .*, --ignore",
+        ),
         ("A:B", ["1:1", "2026-02-01", "1:1", "2:1"] * 2, "has '2026-02-01', maybe a level such as 1-2 that Excel made"),
         ("levels", ["2-Jan", "1-Feb"] * 4, "has '2-Jan', maybe a level such as 1-2"),
         ("levels", ["2026-02-01", "2026-01-02"] * 4, "has '2026-02-01', maybe a level such as 1-2"),
         ("levels", ["02. Jan", "03. Mrz"] * 4, "has '02. Jan', maybe a level such as 1-2"),
         ("levels", ["1/2/2026", "2/1/2026"] * 4, "has '1/2/2026', maybe a level such as 1-2"),
-        ("p", ["85 ± 2", "90 ± 2"] * 4, "has '85 ± 2', which is no number .*; say --categorical p, or --ignore p"),
+        (
+            "p",
+            ["85 ± 2", "90 ± 2"] * 4,
+            "has '85 ± 2', which is no number .*; add one of: --categorical p .*, --ignore p",
+        ),
         ("dose", ["5 + 5", "10 + 5"] * 4, "has '5 \\+ 5', which is no number"),
         ("c", ["<5", "none"] * 4, "has '<5', which is no number"),
         (
@@ -220,7 +228,7 @@ def test_half_a_row_is_refused_with_row_and_column(campaign):
 
 def test_a_second_outcome_is_no_parameter(campaign):
     table = with_column("purity", [81.9, 85.2, 82.1, 88.1, 84.0, 87.0, 88.0, 86.8], place=4)
-    with pytest.raises(TableError, match="'purity' stands behind 'yield' and may be an outcome, too; say --ignore"):
+    with pytest.raises(TableError, match="'purity' may be an outcome, not a parameter; add one of: --ignore purity"):
         campaign(table)
     read = campaign(table, "--maximize", "purity")
     assert names(read) == ALL
@@ -230,6 +238,20 @@ def test_a_second_outcome_is_no_parameter(campaign):
     blank = [[*row, "" if i == 2 else 80 + 3 * i % 7] for i, row in enumerate(ROWS)]
     blank[2][3] = ""
     assert "purity (blank where yield is, so an outcome)" in campaign(text(blank, [*NAMES, "purity"])).introduction()[0]
+
+
+def test_results_before_the_outcome_are_asked_about_in_one_question(campaign):
+    header = ["T", "Conversion %", "min", "mass obtained (g)", "Er (mol%)", "OD600 at induction", "Room temp", "yield"]
+    rows = [
+        [60 + 7 * i % 30, 50 + i * i % 7, 5 * i % 7, 3 + i * i / 7, i * i % 5, 2 + 3 * i % 4, 20 + i % 3, i]
+        for i in range(9)
+    ]
+    both = '"Conversion %" "mass obtained \\(g\\)"'
+    with pytest.raises(TableError, match=rf"not a parameter; add one of: --ignore {both} .left(.|\n)*--observe \"Room"):
+        campaign(text(rows, header))
+    options = ["--ignore", "Conversion %", "Room temp", "--bounds", "mass obtained (g)=3:5"]
+    found = names(campaign(text(rows, header), *options))
+    assert found == {"T", "min", "mass obtained (g)", "Er (mol%)", "OD600 at induction"}
 
 
 @pytest.mark.parametrize(
@@ -471,7 +493,9 @@ def test_columns_that_change_little_in_sum_are_no_mixture(campaign):
 )
 def test_a_column_that_looks_like_a_batch_is_asked_about(campaign, name, cells):
     table = with_column(name, cells)
-    with pytest.raises(TableError, match=f"{name!r} looks like a batch; say --batch .* --ignore .* --categorical"):
+    with pytest.raises(
+        TableError, match=f"{name!r} looks like a batch; add one of: --batch .* --ignore .* --categorical"
+    ):
         campaign(table)
     assert name not in names(campaign(table, "--ignore", name))
     assert name in names(campaign(table, "--categorical", name))
@@ -496,6 +520,8 @@ def test_names_of_recipes_beside_replicates_are_left_out(campaign):
 
     assert "medium (names the designs)" in campaign(table(lambda i: f"M{i:02d}")).introduction()[0]
     words = ["rich", "poor", "sweet", "salty", "acid", "buffered", "defined", "minimal"]
-    with pytest.raises(TableError, match="'medium' has a design of the other columns for each text; say --ignore"):
+    with pytest.raises(
+        TableError, match="'medium' has a design of the other columns for each text; add one of: --ignore"
+    ):
         campaign(table(lambda i: words[i]))
     assert "medium" in names(campaign(table(lambda i: words[i]), "--categorical", "medium"))

@@ -462,7 +462,10 @@ def test_remarks_behind_the_outcome_are_left_out(write, capsys):
     assert "remark (texts, blank in some rows)" in capsys.readouterr().err
     table = [[*row, f"{i % 3}"] for i, row in enumerate(rows())]
     assert call(write(table, header=header)) == 2
-    assert '--ignore remark, or take it with --parameters "temp (°C),solvent,remark"' in capsys.readouterr().err
+    assert (
+        'add one of: --ignore remark, --parameters "temp (°C)" solvent remark (which it joins)'
+        in capsys.readouterr().err
+    )
 
 
 def test_a_minimized_outcome_has_a_scale_of_its_own_sign(write, capsys):
