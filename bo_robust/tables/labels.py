@@ -37,12 +37,12 @@ RESULTS = re.compile(
     r"|rendement|productivity|produktivität|productivité|space[- _]?time[- _]?yield|(?-i:TON|TOF|STY)|recovery|theor"
     r"|theoretical|theoretisch|théorique|tit(er|re)|area[ _]?%|peak[ _]area|(hp|u?p)?lc[ _]area"
     r"|auswaage|obtenue?|obtained|erhalten|(isolated|crude|product)[ _](mass|weight|amount|m?g)"
-    r"|(mass|weight|amount)[ _](isolated|product|crude)|(sm|starting material|substrate|edukt)[ _](left|remaining|rest|übrig)"
+    r"|(mass|weight|amount)[ _](isolated|product|crude)|(sm|starting material|substrate|edukt)[ _](left|remaining|rest)"
     r"|(residual|unreacted|rest)[ _]?(sm|edukt|starting material|substrate))(?![^\W\d_])",
     re.IGNORECASE,
 )
 PROPERTIES = re.compile(
-    r"(?<![^\W\d_])(purity|purities|reinheit|pureté|assay|gehalt|viscosity|viskosität|viscosité|(?-i:ee|er|dr|e\.[er]\."
+    r"(?<![^\W\d_])(purity|purities|reinheit|pureté|assay|viscosity|viskosität|viscosité|(?-i:ee|er|dr|e\.[er]\."
     r"|d\.r\.)|(?-i:OD)[ _]?\d{3}|optical density|optische dichte)(?![^\W\d_])|^(?-i:OD)$",
     re.IGNORECASE,
 )
