@@ -525,3 +525,18 @@ def test_names_of_recipes_beside_replicates_are_left_out(campaign):
     ):
         campaign(table(lambda i: words[i]))
     assert "medium" in names(campaign(table(lambda i: words[i]), "--categorical", "medium"))
+
+
+@pytest.mark.parametrize(
+    ("once", "often", "said"),
+    [
+        *[(w, "toluene", True) for w in ("tolune", "toulene", "toluenee", "toluane", "tolueno")],
+        *[("K2C03", "K2CO3", True), ("KHCO3", "K2CO3", False), ("DME", "DMF", False), ("XPhos", "SPhos", False)],
+        *[("m-xylene", "o-xylene", False), ("2-propanol", "1-propanol", False), ("(S)-BINAP", "(R)-BINAP", False)],
+        *[("LigandB", "LigandA", False), ("methanol", "ethanol", False), ("lot 12", "lot 21", False)],
+    ],
+)
+def test_a_category_with_a_typing_error_is_said(campaign, once, often, said):
+    read = campaign(with_column("additive", [often, "none", often, "none", once, often, "none", "none"]))
+    line = f"additive = {once} (row 6) occurs once; is it {often}?"
+    assert (line in read.introduction()) == said
