@@ -207,7 +207,7 @@ class Campaign:
     def _read(self) -> None:
         """Read designs, readings and what requirements are short of."""
         self.X = [list(x) for x in zip(*(column.codes(self.results) for column in self.columns), strict=True)]
-        values = {name: self.results.values(name) for name in self.outcomes}
+        values = {name: self.results.values(name, outcome=True) for name in self.outcomes}
         readings = [[values[name][i] for name in self.objectives] for i in self.read]
         excesses = [[_excess(values[name][i], sign, limit) for name, sign, limit in self.required] for i in self.read]
         self.Y = np.array(readings, dtype=float).reshape(len(self.read), len(self.objectives))

@@ -32,7 +32,8 @@ def column_of(name: str, tables: Sequence[Table], options: ColumnOptions) -> Col
     cells = [cell for cell in every if cell.text]
     if len(cells) < len(every) and name not in options.conditions:  # of what is pending, they are not known yet
         where = next(cell.where for cell in every if not cell.text)
-        raise TableError(f"{where} is blank: every design needs a value; --ignore {word(name)} leaves the column out.")
+        what = "is blank: fill it in; if the value above is meant, repeat it"
+        raise TableError(f"{where} {what} (--ignore {word(name)} leaves it out of all rows).")
     kind = kind_of(name, [*(cell.text for cell in cells), *options.levels.get(name, ())], options)
     return kind.read(name, cells, tables, options)
 

@@ -18,8 +18,11 @@ NAMES = re.compile(
     re.IGNORECASE,
 )
 TEXTS = re.compile(
-    r"(mon|tue|wed|thu|fri|sat|sun)[a-z]*|(u?hplc|uplc|gc|lc-?ms|gc-?ms)[-_ ]?\w{1,2}|eln[-_ ]?\d.*", re.IGNORECASE
+    r"(mon|tues?|wed(nes)?|thu(r|rs)?|fri|sat(ur)?|sun)(day)?\.?"
+    r"|(u?hplc|uplc|gc|lc-?ms|gc-?ms)[-_ ]?\w{1,2}|eln[-_ ]?\d.*",
+    re.IGNORECASE,
 )
+LOOSE = re.compile(r"\b(group|set|series|site)s?\b", re.IGNORECASE)  # names of batches, and of parts of molecules
 WELL = re.compile(r"[A-P](0?[1-9]|1\d|2[0-4])")
 OUTCOMES = re.compile(r"analytes?|variable|property|metric|measure(ment|d)?|assay|outcome|response", re.IGNORECASE)
 ROWS = "run|row|exp|expt|experiment|sample|entry|reaction|rxn|trial|versuch|lauf|probe|essai"
@@ -91,10 +94,11 @@ def ask_about_labels(table: Table, names: Sequence[str], measured: bool) -> dict
         numbers = [number for number in map(written, cells) if number is not None]
         whole = all(number.digits.isdigit() and not number.unit for number in numbers)
         plate = all(map(WELL.fullmatch, cells)) and len({cell[0] for cell in cells}) > 1
+        loose = LOOSE.search(name) and len({re.sub(r"(\d+|[A-E]|[IVX]+)$", "", cell) for cell in cells}) > 1
         if OUTCOMES.fullmatch(name) and not numbers:
-            text = f"{name!r} may say what was measured; a row must be one experiment, with a column for each outcome"
-            found[name] = Question(text, (f"--categorical {this} (it is varied)", "nothing but correct the table"))
-        elif plate or (whole and NAMES.fullmatch(name)) or all(map(TEXTS.fullmatch, cells)):
+            text = f"{name!r} may say what was measured; correct the table, as a row must be one experiment"
+            found[name] = Question(text, (f"--categorical {this} (it is varied)",))
+        elif plate or (whole and NAMES.fullmatch(name) and not loose) or all(map(TEXTS.fullmatch, cells)):
             shared, apart = f"--batch {this} (readings of one share an offset)", f"--ignore {this} (no influence)"
             answers = shared, apart, f"--categorical {this} (to be chosen)"
             found[name] = Question(f"{name!r} looks like a batch", answers)

@@ -72,7 +72,7 @@ def _reason(
     words = any(written(cell) is None and not is_pending(cell) for cell in cells)
     filled = [cell for cell in cells if not _is_missing(cell, words)]
     first = next(iter(filled), "")
-    values = f"--bounds {word(f'{name}=LOW:HIGH')} or --levels {word(f'{name}=A,B')}"
+    values = f"--bounds {word(f'{name}=LOW:HIGH')}"
     free = not kind_of(name, filled, ColumnOptions()).has_form
     pending = _is_blank_where_pending(results, name, outcomes, words)
     sparse, named_so = 2 * len(filled) < len(cells), IDENTIFIER.fullmatch(name.strip())
@@ -81,7 +81,7 @@ def _reason(
     question = _unclear(name, filled) if ahead else None
     screen = names_rows and ahead and listed is None and is_screen(name, filled)
     rules: tuple[tuple[object, str | Question], ...] = (
-        (not filled, f"no value yet; {values} makes it a parameter"),
+        (not filled, f"empty; {values} makes it a parameter"),
         (listed is not None and name not in listed.names, f"not in {'' if listed is None else listed.path}"),
         (question, question or ""),
         (free and all(map(TIMES.fullmatch, filled)), f"times of day such as {first}; {minutes}"),
@@ -204,14 +204,15 @@ def _is_grouped(cells: Sequence[str]) -> bool:
     return not blank[0] and gaps > 1 and 2 * gaps >= blank.count(False)
 
 
-def _about_blanks(table: Table, names: Sequence[str]) -> list[Question]:
+def _about_blanks(table: Table, columns: Sequence[str]) -> list[Question]:
     """Questions about columns that are blank in rows in which they may have values."""
     rows: dict[int, list[str]] = {}
-    for name in names:
+    for name in columns:
         rows.setdefault(list(map(is_pending, table.cells(name))).index(True), []).append(name)
     questions = []
     for row, blank in sorted(rows.items()):
-        what = f"row {table.lines[row]} is blank in {', '.join(map(repr, blank))}"
-        text = f"{what} (write what is missing, or what the cell above means)"
-        questions.append(Question(text, (f"--ignore {' '.join(map(word, blank))}",)))
+        names, it = ", ".join(blank), "it" if len(blank) == 1 else "them"
+        fill = f"fill {it} in; if the value above is meant, repeat it"
+        ignore = f"--ignore {' '.join(map(word, blank))} leaves {it} out of all rows"
+        questions.append(Question(f"row {table.lines[row]} has no {names}: {fill} ({ignore})"))
     return questions

@@ -13,7 +13,7 @@ class Question(NamedTuple):
     """What can mean several things, and an option for each (with its meaning), to paste behind the command."""
 
     text: str
-    answers: tuple[str, ...]
+    answers: tuple[str, ...] = ()
 
 
 def ask_all(path: Path, questions: Sequence[Question]) -> None:
@@ -26,5 +26,7 @@ def ask_all(path: Path, questions: Sequence[Question]) -> None:
 
 
 def _line(question: Question) -> str:
+    if not question.answers:  # the table has to be corrected
+        return f"{question.text}."
     several = len(question.answers) > 1
     return f"{question.text}; add {'one of: ' if several else ''}{', '.join(question.answers)}."

@@ -131,7 +131,7 @@ def test_a_parameter_that_rises_row_by_row_is_one(campaign, name, cells):
         ("sample", [f"JB-{i}" for i in range(8)], "a text of its own in most rows"),
         ("code", ["094", "182", "071", "407", "069", "119", "137", "413"], "codes with leading zeros"),
         ("pressure", [5] * 8, "one value only"),
-        ("empty", [""] * 8, "no value yet; --bounds empty=LOW:HIGH"),
+        ("empty", [""] * 8, "empty; --bounds empty=LOW:HIGH"),
     ],
 )
 def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, cells, reason):
@@ -171,11 +171,11 @@ def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, c
         (
             "solvent",
             ["DMF", "", "", "", "THF", "", "", ""],
-            "row 3 is blank in 'solvent'",
+            "row 3 has no solvent: fill it in",
         ),
         ("solvent", ["DMF", '"', '"', '"', "THF", '"', '"', '"'], "'solvent' has '\"', which is no value"),
-        ("solvent", ["DMF", "-", "-", "-", "THF", "-", "-", "-"], "row 3 is blank in 'solvent'"),
-        ("dose", [5, 10, "", "", "", "", "", ""], "row 4 is blank in 'dose'"),
+        ("solvent", ["DMF", "-", "-", "-", "THF", "-", "-", "-"], "row 3 has no solvent: fill it in"),
+        ("dose", [5, 10, "", "", "", "", "", ""], "row 4 has no dose: fill it in"),
     ],
 )
 def test_what_can_mean_two_things_is_asked(campaign, name, cells, question):
@@ -220,9 +220,9 @@ def test_ratios_are_numbers(campaign, cells, first, printed):
 
 def test_half_a_row_is_refused_with_row_and_column(campaign):
     table = text() + "85,,-,\n"
-    with pytest.raises(TableError, match=r"row 10 is blank in 'time', 'catalyst' \(write what is"):
+    with pytest.raises(TableError, match=r"row 10 has no time, catalyst: fill them in; if"):
         campaign(table)
-    with pytest.raises(TableError, match="row 10, column 'time' is blank: every design needs a value"):
+    with pytest.raises(TableError, match="row 10, column 'time' is blank: fill it in; if the value above is"):
         campaign(table, "--parameters", "temperature,time")
 
 
@@ -508,7 +508,9 @@ def test_parameters_of_such_names_are_read(campaign, name):
 
 def test_a_row_must_be_one_experiment(campaign):
     rows = [[*row[:3], what, row[3]] for row in ROWS for what in ("yield", "ee")]
-    with pytest.raises(TableError, match="'analyte' may say what was measured; a row must be one experiment"):
+    with pytest.raises(
+        TableError, match="'analyte' may say what was measured; correct the table, as a row must be one experiment"
+    ):
         campaign(text(rows, [*NAMES[:3], "analyte", "value"]), goal="value")
 
 
@@ -540,3 +542,56 @@ def test_a_category_with_a_typing_error_is_said(campaign, once, often, said):
     read = campaign(with_column("additive", [often, "none", often, "none", once, often, "none", "none"]))
     line = f"additive = {once} (row 6) occurs once; is it {often}?"
     assert (line in read.introduction()) == said
+
+
+def test_names_that_stand_among_the_rows_are_left_out(campaign):
+    read = campaign(text([*ROWS[:4], NAMES, *ROWS[4:]]))
+    assert len(read.read) == 8
+    assert "Row 6 repeats the names, and is not read." in read.introduction()
+
+
+def test_decimal_commas_between_commas_are_said(campaign):
+    with pytest.raises(TableError, match=r"cell '0' beyond .*, or save it with semicolons if commas are decimal marks"):
+        campaign(text(cell=lambda c: f"{c:.1f}".replace(".", ",")).replace('"', ""))
+
+
+def test_a_row_of_dashes_has_no_units(campaign):
+    with pytest.raises(TableError, match="row 2 has no temperature, time, catalyst"):
+        campaign(text([("-",) * 4, *ROWS]))
+
+
+def test_names_with_commas_are_offered_so_that_they_can_be_pasted(campaign):
+    table = text([[*row, i * i % 5] for i, row in enumerate(ROWS)], ["Temp, °C", *NAMES[1:], "pH, end"])
+    with pytest.raises(TableError, match='--parameters "Temp, °C" time catalyst "pH, end"'):
+        campaign(table)
+    assert names(campaign(table, "--parameters", "Temp, °C", "time", "catalyst", "pH, end")) == {
+        "Temp, °C",
+        "time",
+        "catalyst",
+        "pH, end",
+    }
+
+
+def test_an_outcome_of_two_units_is_no_category(campaign):
+    with pytest.raises(TableError, match=r"another unit than .*; write one unit, or none\.$"):
+        campaign(text([[*row[:3], f"{row[3]} {'mg' if i else 'g'}"] for i, row in enumerate(ROWS)]))
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "asked"),
+    [
+        ("oil", ["sunflower", "saturated"] * 4, False),
+        ("when", ["Sat", "Sunday"] * 4, True),
+        ("R group", ["OMe", "CF3", "H", "NO2"] * 2, False),
+        ("functional set", ["amide", "ester"] * 4, False),
+        ("set", ["A", "B"] * 4, True),
+        ("group", ["group 1", "group 2"] * 4, True),
+    ],
+)
+def test_texts_are_batches_where_they_look_like_labels(campaign, name, cells, asked):
+    table = with_column(name, cells)
+    if not asked:
+        assert name in names(campaign(table))
+        return
+    with pytest.raises(TableError, match="looks like a batch"):
+        campaign(table)
