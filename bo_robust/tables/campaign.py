@@ -98,8 +98,9 @@ class Campaign:
         self.left_out = left_out(self.results, self.listed, self.outcomes, about, self.questions)
         source, apart = self.tables[-1], {*self.left_out, *self.outcomes, *about.conditions}
         free = [name for name in source.names if name not in apart and source.rows]
-        labels = ask_about_labels(source, [name for name in free if name not in about.named])
-        self.questions += labels.values()
+        # What a list has is known beforehand.
+        labels = ask_about_labels(source, [name for name in free if name not in about.named], self.listed is None)
+        self.questions += dict.fromkeys(labels.values())
         free = [name for name in free if name not in labels and self.listed is None]
         self.left_out |= recipes(source, free, about.named, self.questions)
         free = [name for name in free if name not in self.left_out]
@@ -204,7 +205,7 @@ class Campaign:
     def _read(self) -> None:
         """Read designs, readings and what requirements are short of."""
         self.X = [list(x) for x in zip(*(column.codes(self.results) for column in self.columns), strict=True)]
-        values = {name: self.results.values(name) for name in self.outcomes}
+        values = {name: self.results.values(name, outcome=True) for name in self.outcomes}
         readings = [[values[name][i] for name in self.objectives] for i in self.read]
         excesses = [[_excess(values[name][i], sign, limit) for name, sign, limit in self.required] for i in self.read]
         self.Y = np.array(readings, dtype=float).reshape(len(self.read), len(self.objectives))

@@ -277,6 +277,12 @@ class _Parser(argparse.ArgumentParser):
         raise TableError(f"{message}." if not message.endswith((".", ")")) else message)
 
 
+def _csv_path(text: str) -> Path:
+    if Path(text).suffix.lower().startswith((".xls", ".ods")):
+        raise argparse.ArgumentTypeError(f"{text} would hold text; name a .csv, which a spreadsheet opens")
+    return Path(text)
+
+
 def _designs(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be a whole number of designs, such as 3, not {text}")
@@ -328,7 +334,9 @@ def _parser() -> argparse.ArgumentParser:
         default="auto",
         help="whether a logarithm or a root of the readings may be modeled, which the data choose; default auto",
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="CSV", help="a new file, with all columns of the readings")
+    parser.add_argument(
+        "-o", "--output", type=_csv_path, metavar="CSV", help="a new file, with all columns of the readings"
+    )
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw readings, predictions and parameters")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N; default cpu, faster below 300 readings")

@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 
 from bo_robust.tables.cells import TableError, quantity, word, written
 from bo_robust.tables.columns import Cell, Column, ColumnOptions
+from bo_robust.tables.spelling import mistyped
 from bo_robust.tables.table import Table
 
 LEVELS = 3  # a column of so few values has levels of a plan, from which no step follows
@@ -20,6 +21,7 @@ SIGNIFICANT = 6  # digits of a range in which its values are printed
 SLACK = 1e-9  # of a step, by which a range may miss it
 DECADES = 100.0  # times the smallest value, from which the largest one suggests a logarithm
 FINEST = 12  # decimals up to which a step is looked for
+SHOWN = 8  # levels in a line
 TIME = re.compile(r"\d{1,2}:[0-5]\d")
 RATIO = re.compile(r"(\d+(?:[.,]\d+)?) ?: ?(\d*[1-9]\d*(?:[.,]\d+)?|0[.,]\d+)")
 
@@ -30,7 +32,8 @@ def column_of(name: str, tables: Sequence[Table], options: ColumnOptions) -> Col
     cells = [cell for cell in every if cell.text]
     if len(cells) < len(every) and name not in options.conditions:  # of what is pending, they are not known yet
         where = next(cell.where for cell in every if not cell.text)
-        raise TableError(f"{where} is blank: every design needs a value; --ignore {word(name)} leaves the column out.")
+        what = "is blank: fill it in; if the value above is meant, repeat it"
+        raise TableError(f"{where} {what} (--ignore {word(name)} leaves it out of all rows).")
     kind = kind_of(name, [*(cell.text for cell in cells), *options.levels.get(name, ())], options)
     return kind.read(name, cells, tables, options)
 
@@ -48,6 +51,7 @@ class Categorical(Column):
     options: ClassVar[Mapping[str, str]] = {"categorical": "columns of categories"}
     ordered: ClassVar[bool] = False
     categories: tuple[str, ...] = ()
+    slips: tuple[str, ...] = ()  # lines about what a typing error may have made
 
     @classmethod
     def recognizes(cls, name: str, cells: Sequence[str], options: ColumnOptions) -> bool:
@@ -59,7 +63,9 @@ class Categorical(Column):
         categories = tuple(options.levels.get(name) or sorted({cell.text for cell in cells}))
         if unlisted := [cell for cell in cells if cell.text not in categories]:
             raise TableError(f"{unlisted[0].where}: {unlisted[0].text!r} is not among --levels {name}; add it.")
-        return cls(name, (0.0, max(1.0, len(categories) - 1.0)), name in options.conditions, "", categories)
+        span = 0.0, max(1.0, len(categories) - 1.0)
+        slips = () if name in options.levels else tuple(mistyped(tables[0], name))
+        return cls(name, span, name in options.conditions, "", categories, slips)
 
     def codes(self, table: Table) -> list[float]:
         return [float(self.categories.index(cell)) if cell else math.nan for cell in table.cells(self.name)]
@@ -81,7 +87,8 @@ class Categorical(Column):
         for category in self.categories:
             alike.setdefault(re.sub(r"[\s_-]", "", category.casefold()), []).append(category)
         groups = [group for group in alike.values() if len(group) > 1]
-        return [f"{self.name} has {' and '.join(g)}, taken for {len(g)} levels; write one if not." for g in groups]
+        lines = [f"{self.name} has {' and '.join(g)}, taken for {len(g)} levels; write one if not." for g in groups]
+        return [*lines, *self.slips]
 
     def __str__(self) -> str:
         return f"{self.title} ({_some_of(self.categories)})"
@@ -284,7 +291,7 @@ KINDS: list[type[Column]] = [Ratio, Categorical, Numeric, Logarithmic]  # the fi
 
 
 def _some_of(values: Sequence[str]) -> str:
-    return ", ".join([*values[:3], "..."] if len(values) > 3 else values)
+    return ", ".join([*values[:SHOWN], "..."] if len(values) > SHOWN else values)
 
 
 def _step_of(name: str, values: Sequence[float], low: float, high: float, options: ColumnOptions) -> float | None:

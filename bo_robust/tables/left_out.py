@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 from bo_robust.tables.cells import FAILED, is_date, is_pending, word, written
 from bo_robust.tables.columns import ColumnOptions
 from bo_robust.tables.kinds import kind_of
-from bo_robust.tables.labels import IDENTIFIER, is_screen
+from bo_robust.tables.labels import IDENTIFIER, is_result, is_screen
 from bo_robust.tables.questions import Question
 from bo_robust.tables.table import Table
 
@@ -72,7 +72,7 @@ def _reason(
     words = any(written(cell) is None and not is_pending(cell) for cell in cells)
     filled = [cell for cell in cells if not _is_missing(cell, words)]
     first = next(iter(filled), "")
-    values = f"--bounds {word(f'{name}=LOW:HIGH')} or --levels {word(f'{name}=A,B')}"
+    values = f"--bounds {word(f'{name}=LOW:HIGH')}"
     free = not kind_of(name, filled, ColumnOptions()).has_form
     pending = _is_blank_where_pending(results, name, outcomes, words)
     sparse, named_so = 2 * len(filled) < len(cells), IDENTIFIER.fullmatch(name.strip())
@@ -81,7 +81,7 @@ def _reason(
     question = _unclear(name, filled) if ahead else None
     screen = names_rows and ahead and listed is None and is_screen(name, filled)
     rules: tuple[tuple[object, str | Question], ...] = (
-        (not filled, f"no value yet; {values} makes it a parameter"),
+        (not filled, f"empty; {values} makes it a parameter"),
         (listed is not None and name not in listed.names, f"not in {'' if listed is None else listed.path}"),
         (question, question or ""),
         (free and all(map(TIMES.fullmatch, filled)), f"times of day such as {first}; {minutes}"),
@@ -157,6 +157,7 @@ def _about_sides(
     """
     place = min(map(results.names.index, outcomes))
     apart = {*outcomes, *reasons, *options.conditions}
+    apart |= {name for name in results.names if is_result(name)}  # which are asked about wherever they stand
     left = [name for name in results.names[:place] if name not in apart]
     right = [name for name in results.names[place:] if name not in apart | options.named]
     for name in [name for name in right if "" in results.cells(name) and not any(results.numbers(name))]:
@@ -164,8 +165,9 @@ def _about_sides(
         right.remove(name)
     if not (left and right):
         return []
-    stand, them = ("stands", "it") if len(right) == 1 else ("stand", "them")
-    answers = f"--ignore {' '.join(map(word, right))}", f"take {them} with --parameters {word(','.join(left + right))}"
+    stand, join = ("stands", "it joins") if len(right) == 1 else ("stand", "they join")
+    parameters = " ".join(map(word, left + right))
+    answers = f"--ignore {' '.join(map(word, right))}", f"--parameters {parameters} (which {join})"
     names = ", ".join(map(repr, right))
     return [Question(f"{names} {stand} behind {outcomes[0]!r} and may be an outcome, too", answers)]
 
@@ -190,7 +192,9 @@ def _unclear(name: str, cells: Sequence[str]) -> Question | None:
     else:
         return None
     kind = "--ratio" if ratios else "--categorical"
-    return Question(f"{name!r} {what}", (f"{kind} {word(name)}", f"--ignore {word(name)}"))
+    return Question(
+        f"{name!r} {what}", (f"{kind} {word(name)} (as it is written)", f"--ignore {word(name)} (left out)")
+    )
 
 
 def _is_grouped(cells: Sequence[str]) -> bool:
@@ -200,14 +204,15 @@ def _is_grouped(cells: Sequence[str]) -> bool:
     return not blank[0] and gaps > 1 and 2 * gaps >= blank.count(False)
 
 
-def _about_blanks(table: Table, names: Sequence[str]) -> list[Question]:
+def _about_blanks(table: Table, columns: Sequence[str]) -> list[Question]:
     """Questions about columns that are blank in rows in which they may have values."""
     rows: dict[int, list[str]] = {}
-    for name in names:
+    for name in columns:
         rows.setdefault(list(map(is_pending, table.cells(name))).index(True), []).append(name)
     questions = []
     for row, blank in sorted(rows.items()):
-        what = f"row {table.lines[row]} is blank in {', '.join(map(repr, blank))}"
-        text = f"{what} (write what is missing, or what the cell above means)"
-        questions.append(Question(text, (f"--ignore {' '.join(map(word, blank))}",)))
+        names, it = ", ".join(blank), "it" if len(blank) == 1 else "them"
+        fill = f"fill {it} in; if the value above is meant, repeat it"
+        ignore = f"--ignore {' '.join(map(word, blank))} leaves {it} out of all rows"
+        questions.append(Question(f"row {table.lines[row]} has no {names}: {fill} ({ignore})"))
     return questions

@@ -104,7 +104,7 @@ def with_distances(table: Table, texts: Sequence[str]) -> tuple[Table, list[str]
         name, target, mark = table.find(asked), quantity(value), table.mark
         place, found = table.names.index(name), [*found, f"|{name} - {target:g}|"]
         rows = [list(row) for row in table.rows]
-        for row, reading in zip(rows, table.values(name), strict=True):
+        for row, reading in zip(rows, table.values(name, outcome=True), strict=True):
             row[place] = row[place] if reading is None else f"{abs(reading - target):.12g}".replace(".", mark)
         table = replace(table, rows=rows, names=[*table.names[:place], found[-1], *table.names[place + 1 :]])
     return table, found

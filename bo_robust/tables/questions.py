@@ -10,10 +10,10 @@ from bo_robust.tables.cells import TableError
 
 
 class Question(NamedTuple):
-    """What can mean several things, and an option for each of them, to paste behind the command."""
+    """What can mean several things, and an option for each (with its meaning), to paste behind the command."""
 
     text: str
-    answers: tuple[str, ...]
+    answers: tuple[str, ...] = ()
 
 
 def ask_all(path: Path, questions: Sequence[Question]) -> None:
@@ -26,4 +26,7 @@ def ask_all(path: Path, questions: Sequence[Question]) -> None:
 
 
 def _line(question: Question) -> str:
-    return f"{question.text}; say {', or '.join(question.answers)}."
+    if not question.answers:  # the table has to be corrected
+        return f"{question.text}."
+    several = len(question.answers) > 1
+    return f"{question.text}; add {'one of: ' if several else ''}{', '.join(question.answers)}."

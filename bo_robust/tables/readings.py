@@ -11,6 +11,7 @@ from bo_robust.tables.cells import word
 
 PERCENT = re.compile(r"%|(?<![a-z])(yield|conversion|selectivity|purity|recovery|ee|ausbeute|umsatz)(?![a-z])", re.I)
 RARE = 0.05  # chance that two readings are equal
+SAME = 2  # readings that are equal by accident
 STUCK = 0.01  # chance of so many equal readings in a row, below which they are mentioned
 
 
@@ -27,9 +28,13 @@ def notes_on_readings(
             what = f"{name} is {Y[run[0]]:g} at different designs; is the sensor stuck?"
             notes.append(f"{rows_of(lines, run)}: {what}")
     above = np.flatnonzero(Y > 100.0)
-    if PERCENT.search(name) and not limited and 0 < len(above) <= max(1, len(Y) // 10):
-        say = f"say --limits {word(f'{name}=0:100')} if nothing above 100 can be"
-        notes.append(f"{rows_of(lines, above)}: {name} is above 100; {say}.")
+    if PERCENT.search(name) and not limited and len(above):
+        least = -100 if Y.min() < 0.0 else 0
+        say = f"say --limits {word(f'{name}={least}:100')} if nothing above 100 can be"
+        where = rows_of(lines, above) if 2 * len(above) < len(Y) else f"{len(above)} of {len(Y)} rows"
+        notes.append(f"{where}: {name} is above 100; {say}.")
+    if len(Y) > SAME and np.ptp(Y) == 0.0:
+        notes.append(f"{name} is {Y[0]:g} in all rows, which tells nothing of what is better.")
     return notes
 
 

@@ -66,14 +66,15 @@ class Table:
     def numbers(self, name: str) -> list[Written | None]:
         return [written(cell) for cell in self.cells(name)]
 
-    def values(self, name: str) -> list[float | None]:
+    def values(self, name: str, outcome: bool = False) -> list[float | None]:
         """The numbers of a column, None where there is none; ``TableError`` where units or marks disagree."""
         numbers = self.numbers(name)
         units = {number.unit: i for i, number in reversed(list(enumerate(numbers))) if number is not None}
         if len(units) > 1:
             i, k = sorted(units.values())[:2]
             cells = f"{self.cells(name)[k]!r} has another unit than {self.cells(name)[i]!r} in row {self.lines[i]}"
-            hint = f"write one unit, or none; --categorical {word(name)} takes the cells of a parameter as they are"
+            categories = f"; --categorical {word(name)} takes the cells of a parameter as they are"
+            hint = f"write one unit, or none{'' if outcome else categories}"
             raise TableError(f"{self.where(k, name)}: {cells}; {hint}.")
         groups = {n.decimal for n in numbers if n is not None and n.has_groups}
         return [None if n is None else n.value(self._decimal_of(n, i, name, groups)) for i, n in enumerate(numbers)]
@@ -155,11 +156,15 @@ def _columns(
 ) -> tuple[list[str], Lines, Lines]:
     """The names, and the rows above and below them, of columns that hold something."""
     width = max(i + 1 for i, name in enumerate(kept[header][1]) if name)
-    below = experiments(kept[header + 1 :], width, notes)
+    again = [line for line, row in kept[header + 1 :] if row[:width] == kept[header][1][:width]]
+    notes += [f"Row {line} repeats the names, and is not read." for line in again]
+    below = experiments([(line, row) for line, row in kept[header + 1 :] if line not in again], width, notes)
     beyond = [(line, cell) for line, row in below for cell in row[width:] if cell]
     if beyond and not (unnamed and 2 * len(beyond) > len(below)):  # in few rows, they may be shifted
         line, cell = beyond[0]
-        raise TableError(f"{path}, row {line} has the cell {cell!r} beyond the last name; name its column.")
+        commas = len(beyond) > 1 and all(cell.isdigit() for _, cell in beyond)
+        hint = ", or save it with semicolons if commas are decimal marks" if commas else ""
+        raise TableError(f"{path}, row {line} has the cell {cell!r} beyond the last name; name its column{hint}.")
     notes += ["Cells beyond the last name are not read."] * bool(beyond)
     rows = [(line, (row + [""] * width)[:width]) for line, row in [*kept[: header + 1], *below]]
     line, names = rows[header]
@@ -224,7 +229,7 @@ def _is_units(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
         cells = [other_row[i] for other_row in below if not is_pending(other_row[i])]
         if written(cell) is not None or (cell and cell in cells) or cell.lower() == FAILED:
             return False
-        numeric += bool(cell) and bool(cells) and all(written(one) for one in cells)
+        numeric += bool(cell.strip("-–— ")) and bool(cells) and all(written(one) for one in cells)
     return numeric > 0
 
 

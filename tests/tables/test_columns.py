@@ -131,7 +131,7 @@ def test_a_parameter_that_rises_row_by_row_is_one(campaign, name, cells):
         ("sample", [f"JB-{i}" for i in range(8)], "a text of its own in most rows"),
         ("code", ["094", "182", "071", "407", "069", "119", "137", "413"], "codes with leading zeros"),
         ("pressure", [5] * 8, "one value only"),
-        ("empty", [""] * 8, "no value yet; --bounds empty=LOW:HIGH"),
+        ("empty", [""] * 8, "empty; --bounds empty=LOW:HIGH"),
     ],
 )
 def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, cells, reason):
@@ -146,13 +146,21 @@ def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, c
 @pytest.mark.parametrize(
     ("name", "cells", "question"),
     [
-        ("stirred", ["0:30", "2:15"] * 4, "may hold ratios or times such as 0:30 .*; say --ratio stirred, or --ignore"),
+        (
+            "stirred",
+            ["0:30", "2:15"] * 4,
+            "may hold ratios or times such as 0:30 .*; add one of: --ratio stirred .*, --ignore",
+        ),
         ("A:B", ["1:1", "2026-02-01", "1:1", "2:1"] * 2, "has '2026-02-01', maybe a level such as 1-2 that Excel made"),
         ("levels", ["2-Jan", "1-Feb"] * 4, "has '2-Jan', maybe a level such as 1-2"),
         ("levels", ["2026-02-01", "2026-01-02"] * 4, "has '2026-02-01', maybe a level such as 1-2"),
         ("levels", ["02. Jan", "03. Mrz"] * 4, "has '02. Jan', maybe a level such as 1-2"),
         ("levels", ["1/2/2026", "2/1/2026"] * 4, "has '1/2/2026', maybe a level such as 1-2"),
-        ("p", ["85 ± 2", "90 ± 2"] * 4, "has '85 ± 2', which is no number .*; say --categorical p, or --ignore p"),
+        (
+            "p",
+            ["85 ± 2", "90 ± 2"] * 4,
+            "has '85 ± 2', which is no number .*; add one of: --categorical p .*, --ignore p",
+        ),
         ("dose", ["5 + 5", "10 + 5"] * 4, "has '5 \\+ 5', which is no number"),
         ("c", ["<5", "none"] * 4, "has '<5', which is no number"),
         (
@@ -163,11 +171,11 @@ def test_columns_that_are_no_parameters_are_left_out_and_named(campaign, name, c
         (
             "solvent",
             ["DMF", "", "", "", "THF", "", "", ""],
-            "row 3 is blank in 'solvent'",
+            "row 3 has no solvent: fill it in",
         ),
         ("solvent", ["DMF", '"', '"', '"', "THF", '"', '"', '"'], "'solvent' has '\"', which is no value"),
-        ("solvent", ["DMF", "-", "-", "-", "THF", "-", "-", "-"], "row 3 is blank in 'solvent'"),
-        ("dose", [5, 10, "", "", "", "", "", ""], "row 4 is blank in 'dose'"),
+        ("solvent", ["DMF", "-", "-", "-", "THF", "-", "-", "-"], "row 3 has no solvent: fill it in"),
+        ("dose", [5, 10, "", "", "", "", "", ""], "row 4 has no dose: fill it in"),
     ],
 )
 def test_what_can_mean_two_things_is_asked(campaign, name, cells, question):
@@ -212,15 +220,15 @@ def test_ratios_are_numbers(campaign, cells, first, printed):
 
 def test_half_a_row_is_refused_with_row_and_column(campaign):
     table = text() + "85,,-,\n"
-    with pytest.raises(TableError, match=r"row 10 is blank in 'time', 'catalyst' \(write what is"):
+    with pytest.raises(TableError, match=r"row 10 has no time, catalyst: fill them in; if"):
         campaign(table)
-    with pytest.raises(TableError, match="row 10, column 'time' is blank: every design needs a value"):
+    with pytest.raises(TableError, match="row 10, column 'time' is blank: fill it in; if the value above is"):
         campaign(table, "--parameters", "temperature,time")
 
 
 def test_a_second_outcome_is_no_parameter(campaign):
     table = with_column("purity", [81.9, 85.2, 82.1, 88.1, 84.0, 87.0, 88.0, 86.8], place=4)
-    with pytest.raises(TableError, match="'purity' stands behind 'yield' and may be an outcome, too; say --ignore"):
+    with pytest.raises(TableError, match="'purity' may be an outcome, not a parameter; add one of: --ignore purity"):
         campaign(table)
     read = campaign(table, "--maximize", "purity")
     assert names(read) == ALL
@@ -230,6 +238,20 @@ def test_a_second_outcome_is_no_parameter(campaign):
     blank = [[*row, "" if i == 2 else 80 + 3 * i % 7] for i, row in enumerate(ROWS)]
     blank[2][3] = ""
     assert "purity (blank where yield is, so an outcome)" in campaign(text(blank, [*NAMES, "purity"])).introduction()[0]
+
+
+def test_results_before_the_outcome_are_asked_about_in_one_question(campaign):
+    header = ["T", "Conversion %", "min", "mass obtained (g)", "Er (mol%)", "OD600 at induction", "Room temp", "yield"]
+    rows = [
+        [60 + 7 * i % 30, 50 + i * i % 7, 5 * i % 7, 3 + i * i / 7, i * i % 5, 2 + 3 * i % 4, 20 + i % 3, i]
+        for i in range(9)
+    ]
+    both = '"Conversion %" "mass obtained \\(g\\)"'
+    with pytest.raises(TableError, match=rf"not a parameter; add one of: --ignore {both} .left(.|\n)*--observe \"Room"):
+        campaign(text(rows, header))
+    options = ["--ignore", "Conversion %", "Room temp", "--bounds", "mass obtained (g)=3:5"]
+    found = names(campaign(text(rows, header), *options))
+    assert found == {"T", "min", "mass obtained (g)", "Er (mol%)", "OD600 at induction"}
 
 
 @pytest.mark.parametrize(
@@ -471,7 +493,9 @@ def test_columns_that_change_little_in_sum_are_no_mixture(campaign):
 )
 def test_a_column_that_looks_like_a_batch_is_asked_about(campaign, name, cells):
     table = with_column(name, cells)
-    with pytest.raises(TableError, match=f"{name!r} looks like a batch; say --batch .* --ignore .* --categorical"):
+    with pytest.raises(
+        TableError, match=f"{name!r} looks like a batch; add one of: --batch .* --ignore .* --categorical"
+    ):
         campaign(table)
     assert name not in names(campaign(table, "--ignore", name))
     assert name in names(campaign(table, "--categorical", name))
@@ -484,7 +508,9 @@ def test_parameters_of_such_names_are_read(campaign, name):
 
 def test_a_row_must_be_one_experiment(campaign):
     rows = [[*row[:3], what, row[3]] for row in ROWS for what in ("yield", "ee")]
-    with pytest.raises(TableError, match="'analyte' may say what was measured; a row must be one experiment"):
+    with pytest.raises(
+        TableError, match="'analyte' may say what was measured; correct the table, as a row must be one experiment"
+    ):
         campaign(text(rows, [*NAMES[:3], "analyte", "value"]), goal="value")
 
 
@@ -496,6 +522,76 @@ def test_names_of_recipes_beside_replicates_are_left_out(campaign):
 
     assert "medium (names the designs)" in campaign(table(lambda i: f"M{i:02d}")).introduction()[0]
     words = ["rich", "poor", "sweet", "salty", "acid", "buffered", "defined", "minimal"]
-    with pytest.raises(TableError, match="'medium' has a design of the other columns for each text; say --ignore"):
+    with pytest.raises(
+        TableError, match="'medium' has a design of the other columns for each text; add one of: --ignore"
+    ):
         campaign(table(lambda i: words[i]))
     assert "medium" in names(campaign(table(lambda i: words[i]), "--categorical", "medium"))
+
+
+@pytest.mark.parametrize(
+    ("once", "often", "said"),
+    [
+        *[(w, "toluene", True) for w in ("tolune", "toulene", "toluenee", "toluane", "tolueno")],
+        *[("K2C03", "K2CO3", True), ("KHCO3", "K2CO3", False), ("DME", "DMF", False), ("XPhos", "SPhos", False)],
+        *[("m-xylene", "o-xylene", False), ("2-propanol", "1-propanol", False), ("(S)-BINAP", "(R)-BINAP", False)],
+        *[("LigandB", "LigandA", False), ("methanol", "ethanol", False), ("lot 12", "lot 21", False)],
+    ],
+)
+def test_a_category_with_a_typing_error_is_said(campaign, once, often, said):
+    read = campaign(with_column("additive", [often, "none", often, "none", once, often, "none", "none"]))
+    line = f"additive = {once} (row 6) occurs once; is it {often}?"
+    assert (line in read.introduction()) == said
+
+
+def test_names_that_stand_among_the_rows_are_left_out(campaign):
+    read = campaign(text([*ROWS[:4], NAMES, *ROWS[4:]]))
+    assert len(read.read) == 8
+    assert "Row 6 repeats the names, and is not read." in read.introduction()
+
+
+def test_decimal_commas_between_commas_are_said(campaign):
+    with pytest.raises(TableError, match=r"cell '0' beyond .*, or save it with semicolons if commas are decimal marks"):
+        campaign(text(cell=lambda c: f"{c:.1f}".replace(".", ",")).replace('"', ""))
+
+
+def test_a_row_of_dashes_has_no_units(campaign):
+    with pytest.raises(TableError, match="row 2 has no temperature, time, catalyst"):
+        campaign(text([("-",) * 4, *ROWS]))
+
+
+def test_names_with_commas_are_offered_so_that_they_can_be_pasted(campaign):
+    table = text([[*row, i * i % 5] for i, row in enumerate(ROWS)], ["Temp, °C", *NAMES[1:], "pH, end"])
+    with pytest.raises(TableError, match='--parameters "Temp, °C" time catalyst "pH, end"'):
+        campaign(table)
+    assert names(campaign(table, "--parameters", "Temp, °C", "time", "catalyst", "pH, end")) == {
+        "Temp, °C",
+        "time",
+        "catalyst",
+        "pH, end",
+    }
+
+
+def test_an_outcome_of_two_units_is_no_category(campaign):
+    with pytest.raises(TableError, match=r"another unit than .*; write one unit, or none\.$"):
+        campaign(text([[*row[:3], f"{row[3]} {'mg' if i else 'g'}"] for i, row in enumerate(ROWS)]))
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "asked"),
+    [
+        ("oil", ["sunflower", "saturated"] * 4, False),
+        ("when", ["Sat", "Sunday"] * 4, True),
+        ("R group", ["OMe", "CF3", "H", "NO2"] * 2, False),
+        ("functional set", ["amide", "ester"] * 4, False),
+        ("set", ["A", "B"] * 4, True),
+        ("group", ["group 1", "group 2"] * 4, True),
+    ],
+)
+def test_texts_are_batches_where_they_look_like_labels(campaign, name, cells, asked):
+    table = with_column(name, cells)
+    if not asked:
+        assert name in names(campaign(table))
+        return
+    with pytest.raises(TableError, match="looks like a batch"):
+        campaign(table)

@@ -126,7 +126,10 @@ def test_names_of_rows_and_ignored_columns_are_no_parameters(write, capsys):
     table = [[f"exp-{i}", *row[:2], i, "" if i % 2 else "hazy", row[2]] for i, row in enumerate(rows())]
     path = write(table, header=["id", "temperature", "solvent", "number", "notes", "yield"])
     assert call(path) == 2
-    assert "column 'notes' is blank: every design needs a value; --ignore notes leaves" in capsys.readouterr().err
+    assert (
+        "column 'notes' is blank: fill it in; if the value above is meant, repeat it (--ignore notes leaves it"
+        in capsys.readouterr().err
+    )
     assert call(path, "--ignore", "notes", "number") == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == "temperature,solvent"
@@ -185,11 +188,12 @@ def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
         (
             lambda t: t.clear(),
             (),
-            r"no parameter that varies; temperature: no value yet; --bounds temperature=LOW:HIGH",
+            r"no parameter that varies; temperature: empty; --bounds temperature=LOW:HIGH",
         ),
         (lambda t: None, ("--integer", "temperature"), r"row 3, column 'temperature': '77.5' is no whole number"),
         (lambda t: None, ("--categorical", "solven"), r"no column 'solven'; did you mean 'solvent'\?"),
         (lambda t: None, ("-n", "-3"), "argument -n: must be a whole number of designs, such as 3, not -3"),
+        (lambda t: None, ("-o", "next.xlsx"), "argument -o/--output: next.xlsx would hold text; name a .csv, which"),
         (lambda t: None, ("--minimise", "cost"), "no option --minimise; did you mean --minimize"),
         (lambda t: None, ("--target", "yield"), "--target yield has no =; write --target COLUMN=VALUE"),
         (lambda t: None, ("--bounds", "temperature=9:3"), "must be COLUMN=LOW:HIGH, the lower number first"),
@@ -462,7 +466,10 @@ def test_remarks_behind_the_outcome_are_left_out(write, capsys):
     assert "remark (texts, blank in some rows)" in capsys.readouterr().err
     table = [[*row, f"{i % 3}"] for i, row in enumerate(rows())]
     assert call(write(table, header=header)) == 2
-    assert '--ignore remark, or take it with --parameters "temp (°C),solvent,remark"' in capsys.readouterr().err
+    assert (
+        'add one of: --ignore remark, --parameters "temp (°C)" solvent remark (which it joins)'
+        in capsys.readouterr().err
+    )
 
 
 def test_a_minimized_outcome_has_a_scale_of_its_own_sign(write, capsys):

@@ -141,3 +141,6 @@ def test_a_reading_above_100_percent_asks_for_limits_once(read):
     above = [*PERCENTS[:6], 710, *PERCENTS[7:]]
     assert notes(read, above) == ["Row 8: yield is above 100; say --limits yield=0:100 if nothing above 100 can be."]
     assert notes(read, above, "--limits", "yield=0:100") == []
+    (many,) = notes(read, [-PERCENTS[0], *(100 * y for y in PERCENTS[1:])])
+    assert many == "14 of 18 rows: yield is above 100; say --limits yield=-100:100 if nothing above 100 can be."
+    assert notes(read, [70] * 18) == ["yield is 70 in all rows, which tells nothing of what is better."]

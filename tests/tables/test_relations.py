@@ -65,7 +65,9 @@ def test_a_column_that_follows_is_carried_along(read, columns, name, reason):
 
 def test_what_one_row_breaks_is_asked_about_and_answered(read):
     columns = {"T_C": T, "T_K": [*KELVIN[:4], "35.15", *KELVIN[5:]], "time": TIME}
-    with pytest.raises(TableError, match=r"'T_K' is T_C \+ 273.15 but for row 6, which may be wrong; say --ignore T_K"):
+    with pytest.raises(
+        TableError, match=r"'T_K' is T_C \+ 273.15 but for row 6, which may be wrong; add one of: --ignore T_K"
+    ):
         read(columns)
     assert [c.name for c in read(columns, "--ignore", "T_K").columns] == ["T_C", "time"]
     assert [c.name for c in read(columns, "--bounds", "T_K=300:400").columns] == ["T_K", "time"]
@@ -88,7 +90,7 @@ def test_two_categories_that_always_go_together_are_asked_about(read):
         "volume": [(7 * i) % N for i in range(N)],
     }
     with pytest.raises(
-        TableError, match=r"'base' goes with ligand in all rows; say --ignore base .* --categorical base"
+        TableError, match=r"'base' goes with ligand in all rows; add one of: --ignore base .* --categorical base"
     ):
         read(columns)
     assert len(read(columns, "--categorical", "base").columns) == 4
