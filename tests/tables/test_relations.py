@@ -105,7 +105,7 @@ def test_codes_of_factors_follow_from_their_levels(read):
     assert campaign.cells_of([73.0, 1.8]) == {"T": "73", "flow": "1.8", "x1": "0.3", "x2": "-0.4"}
     assert list(read(columns, "--bounds", "x1=-1:1").left_out) == ["x2", "T"]
     few = {name: column[1:8] for name, column in columns.items()}
-    with pytest.raises(TableError, match=r"'x1' is 0.1 \* T - 7 in all rows; say --ignore x1"):
+    with pytest.raises(TableError, match=r"'x1' is 0.1 \* T - 7 in all rows; add one of: --ignore x1"):
         read(few)
     assert list(read(few, "--bounds", "x1=-1:1", "--ignore", "x2").left_out) == ["x2", "T"]
 
@@ -156,7 +156,7 @@ def test_a_row_that_breaks_the_sum_of_a_mixture_is_asked_about(read):
     columns = {"A": A, "B": B, "C": [100 - a - b for a, b in zip(A, B, strict=True)]}
     columns["C"][6] += 20
     with pytest.raises(
-        TableError, match=r"A \+ B \+ C = 100 but for row 8 \(120\), which may be wrong; say --sum A,B,C"
+        TableError, match=r"A \+ B \+ C = 100 but for row 8 \(120\), which may be wrong; add one of: --sum A,B,C"
     ):
         read(columns)
     assert read(columns, "--sum", "A,B,C=100").keeps_limits.tolist() == [row != 6 for row in range(12)]
