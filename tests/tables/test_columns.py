@@ -252,7 +252,7 @@ def test_results_before_the_outcome_are_asked_about_in_one_question(campaign):
     both = '"Conversion %" "mass obtained \\(g\\)"'
     with pytest.raises(TableError, match=rf"not a parameter; add one of: --ignore {both} .left(.|\n)*--observe \"Room"):
         campaign(text(rows, header))
-    options = ["--ignore", "Conversion %", "Room temp", "--bounds", "mass obtained (g)=3:5"]
+    options = ["--ignore", "Conversion %", "Room temp", "--continuous", "mass obtained (g)"]
     found = names(campaign(text(rows, header), *options))
     assert found == {"T", "min", "mass obtained (g)", "Er (mol%)", "OD600 at induction"}
 
