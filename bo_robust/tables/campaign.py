@@ -25,7 +25,7 @@ from bo_robust.tables.left_out import BATCH, left_out
 from bo_robust.tables.mixtures import mixture
 from bo_robust.tables.options import column_options, inequalities, limits_of, requirement, sums, with_distances
 from bo_robust.tables.questions import Question, ask_all
-from bo_robust.tables.readings import notes_on_readings
+from bo_robust.tables.readings import notes_on_readings, rows_of
 from bo_robust.tables.relations import Relation, relations
 from bo_robust.tables.table import Table, read_table
 
@@ -57,7 +57,8 @@ class Campaign:
         wanted += [text.rpartition("=")[0].strip() for text in options.target]
         self.results = read_table(options.results, wanted, options.decimal, unnamed=bool(options.parameters))
         self.header = self.results.names
-        self.results, distances = with_distances(self.results, options.target)
+        opposed = {"maximize": options.maximize, "minimize": options.minimize}
+        self.results, distances = with_distances(self.results, options.target, **opposed)
         asked += [(name, False) for name in distances]
         if not asked:
             names = ", ".join(self.results.names)
@@ -215,6 +216,11 @@ class Campaign:
             where, designs = [self.results.lines[i] for _, i in there], [tuple(self.X[i]) for _, i in there]
             limited = f"{name}=" in " ".join(self.options.limits) or self.limits != [None] * len(self.limits)
             self.notes += notes_on_readings(self.titles[name], [y for y, _ in there], where, designs, limited)
+        pending: dict[tuple[float, ...], list[int]] = {}
+        for i in self.pending:
+            pending.setdefault(tuple(self.X[i]), []).append(self.results.lines[i])
+        several = [rows for rows in pending.values() if len(rows) > 1]
+        self.notes += [f"{rows_of(rows, range(len(rows)))} are the same pending design." for rows in several]
         for i, x in enumerate(self.X):
             for column, value in zip(self.columns, x, strict=True):
                 if math.isnan(value) and (i in self.read or not column.observed):

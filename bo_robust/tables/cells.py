@@ -127,10 +127,10 @@ def word(text: str) -> str:
     return text if re.fullmatch(r"[\w.,:=%+-]+", text) else f'"{text}"'
 
 
-def quantity(text: str) -> float:
+def quantity(text: str, option: str = "") -> float:
     """The number in an argument, with a point or comma; raises ``TableError``."""
     if (number := written(text)) is None:
-        raise TableError(f"{text!r} is no number.")
+        raise TableError(f"{option}{': ' if option else ''}{text!r} is no number.")
     if number.decimal == "?" and "," in number.digits:
         raise TableError(f"{text!r} may be {number.value(','):g} or {number.value('.'):g}; write it without the comma.")
     return number.value("," if number.decimal == "," else ".")

@@ -225,16 +225,18 @@ def _recommended(found: Suggestion, campaign: Campaign) -> list[str]:
     lines = [line, f"It lies outside the range that was given for {', '.join(beyond)}."] if beyond else [line]
     if any(campaign.X[row][i] != value for i, value in campaign.space.fixed.items()):
         lines.append("It has other values than --fix says, which is for proposals alone.")
-    if broken := int((~campaign.keeps_limits).sum()):
-        several = f"{broken} designs that were read, which break"
-        which = "1 design that was read, which breaks" if broken == 1 else several
-        lines.append(f"Not to be recommended: {which} the limits of designs.")
-    return lines
+    return lines + _beyond_limits(campaign)
+
+
+def _beyond_limits(campaign: Campaign) -> list[str]:
+    count = int((~campaign.keeps_limits).sum())
+    lie, are = ("1 measured design lies", "is") if count == 1 else (f"{count} measured designs lie", "are")
+    why = "outside the ranges, levels or sums given"
+    return [f"{lie} {why}, and {are} not recommended."] if count else []
 
 
 def _none_yet(campaign: Campaign) -> list[str]:
-    some = campaign.keeps_limits.any()
-    return [f"No design {'can be recommended yet' if some else 'that was measured keeps the limits of designs'}."]
+    return _beyond_limits(campaign) or ["No design can be recommended yet."]
 
 
 def _front(found: Suggestion, campaign: Campaign) -> list[str]:

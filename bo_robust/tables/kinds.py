@@ -114,8 +114,12 @@ class Numeric(Column):
     @classmethod
     def read(cls, name: str, cells: Sequence[Cell], tables: Sequence[Table], options: ColumnOptions) -> Self:
         if wrong := [cell for cell in cells if written(cell.text) is None]:
-            but = next((f", but {cell.text!r} may be one" for cell in cells if written(cell.text)), "")
+            text, number = wrong[0].text, next((cell.text for cell in cells if written(cell.text)), "")
+            but = f", but {number!r} may be one" if number else ""
             hint = f"correct one of them, or name the column with --categorical {word(name)}"
+            if number and not any(map(str.isdigit, text)):
+                what = f"{name} mixes numbers ({number}) and text ({text}): write {text} as a number"
+                raise TableError(f"{wrong[0].where}: {what}, or take all as names with --categorical {word(name)}.")
             raise TableError(f"{wrong[0].where}: {wrong[0].text!r} is no number{but}; {hint}.")
         units = {table.unit(name) for table in tables if any(table.cells(name))} - {""}
         if len(units) > 1:

@@ -79,9 +79,8 @@ def ask_about_results(table: Table, names: Sequence[str]) -> dict[str, Question]
         (results, "an outcome, not a parameter", "--ignore", "left out"),
         (around, "observed, not set", "--observe", "what a day brings"),
     ):
-        values = {name: [value for value in table.values(name) if value is not None] for name in some}
-        ranges = [word(f"{name}={min(each):.12g}:{max(each):.12g}") for name, each in values.items()]
-        answers = f"{option} {' '.join(map(word, some))} ({meaning})", f"--bounds {' '.join(ranges)} (set beforehand)"
+        words = " ".join(map(word, some))
+        answers = f"{option} {words} ({meaning})", f"--continuous {words} (set beforehand)"
         found |= dict.fromkeys(some, Question(f"{', '.join(map(repr, some))} may be {what}", answers))
     return found
 

@@ -40,7 +40,7 @@ def column_options(options: argparse.Namespace, tables: Sequence[Table], constra
             raise TableError(f"--levels {name}={values} has {twice[0]} twice; leave one out.")
         levels[name] = parts
     for name, value in _given("--step", options.step, table):
-        steps[name] = quantity(value)
+        steps[name] = quantity(value, f"--step {name}={value}")
         if not steps[name] > 0.0:
             raise TableError(f"--step {name}={value} must be larger than 0.")
     if options.condition and options.observe:
@@ -92,16 +92,25 @@ def limits_of(texts: Sequence[str], objectives: Sequence[str], table: Table) -> 
         pair = (quantity(low) if low else None, quantity(high) if high else None)
         if not colon or pair == (None, None):
             raise TableError(f"--limits {text} must be LOW:HIGH, such as 0:100; one of them may be left out.")
+        if low and high and quantity(low) >= quantity(high):
+            raise TableError(f"--limits {text}: write the smaller number first.")
         limits[column] = pair
     return [limits.get(name) for name in objectives]
 
 
-def with_distances(table: Table, texts: Sequence[str]) -> tuple[Table, list[str]]:
-    """The table with distances from targets in place of the columns that --target names, and their new names."""
+def with_distances(table: Table, texts: Sequence[str], **opposed: Sequence[str]) -> tuple[Table, list[str]]:
+    """The table with distances from targets in place of the columns that --target names, and their new names.
+
+    Columns of ``opposed`` options have none.
+    """
     found: list[str] = []
     for text in texts:
         asked, value = _assignment("--target", text)
-        name, target, mark = table.find(asked), quantity(value), table.mark
+        name, target, mark = table.find(asked), quantity(value, f"--target {text}"), table.mark
+        if twice := [
+            f"--{sense}" for sense, others in opposed.items() if name in (named(o, table.names) for o in others)
+        ]:
+            raise TableError(f"{name} has --target and {twice[0]}; give one.")
         place, found = table.names.index(name), [*found, f"|{name} - {target:g}|"]
         rows = [list(row) for row in table.rows]
         for row, reading in zip(rows, table.values(name, outcome=True), strict=True):

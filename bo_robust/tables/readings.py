@@ -47,6 +47,6 @@ def rows_of(lines: Sequence[int], places: Iterable[int]) -> str:
     numbers = [lines[i] for i in places]
     if len(numbers) == 1:
         return f"Row {numbers[0]}"
-    if numbers == list(range(numbers[0], numbers[-1] + 1)):
+    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
         return f"Rows {numbers[0]} to {numbers[-1]}"
     return f"Rows {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"

@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 
 from bo_robust.tables.cells import FAILED, is_pending, written
+from bo_robust.tables.readings import rows_of
 
+SUMS = "sums up what is above", "sum up what is above"
 Lines = list[tuple[int, list[str]]]  # rows with their number in the file
 STATISTIC = re.compile(
     r"(mean|average|avg|max(imum)?|min(imum)?|m[ée]dian[ae]?|s\.?d\.?|std\.?|st(d|andard)?\.?[ -]?dev\.?(iation)?|count"
@@ -20,25 +22,31 @@ STATISTIC = re.compile(
 def experiments(rows: Lines, width: int, notes: list[str]) -> Lines:
     """The rows that are experiments, of those below the names; adds to the ``notes`` what others are."""
     rows = list(rows)
+    found: dict[tuple[str, str], list[int]] = {}
     while rows and (what := _rest(rows[-1][1], [row for _, row in rows[:-1]], width)):
-        notes.append(f"Row {rows.pop()[0]} {what}, and is not read.")
+        found.setdefault(what, []).append(rows.pop()[0])
     within = {line for i in range(width) for line in _statistics_within(rows, i)}
-    notes += [f"Row {line} sums up what is above, and is not read." for line in sorted(within)]
+    if within:
+        found.setdefault(SUMS, []).extend(within)
+    for (one, several), lines in found.items():
+        said = f"{one}, and is" if len(lines) == 1 else f"{several}, and are"
+        notes.append(f"{rows_of(sorted(lines), range(len(lines)))} {said} not read.")
     return [(line, row) for line, row in rows if line not in within]
 
 
-def _rest(row: Sequence[str], above: Sequence[Sequence[str]], width: int) -> str:
-    """What the last row is, where it is no experiment; else ""."""
+def _rest(row: Sequence[str], above: Sequence[Sequence[str]], width: int) -> tuple[str, str] | None:
+    """What the last row is, and what several are, where it is no experiment; else None."""
     filled = [(i, cell) for i, cell in enumerate(row) if cell]
     if above and any(_is_statistic(cell, _cells(above, i)) for i, cell in filled):
-        return "sums up what is above"
+        return SUMS
     texts = [i for i, cell in filled if written(cell) is None and not is_pending(cell) and cell.lower() != FAILED]
     numeric = [cells for cells in (_cells(above, i) for i in texts) if cells and all(map(written, cells))]
     if width > 2 and len(texts) == len(filled) and (len(filled) == 1 or numeric):
-        return "is a note below the table"
+        return "is a note below the table", "are notes below the table"
     i, alone = filled[0]
     counts = alone.isdecimal() and _cells(above, i)[-1:] == [str(int(alone) - 1)]
-    return "has the number of an experiment alone" if counts and width > 2 and len(filled) == 1 else ""
+    numbers = "has the number of an experiment alone", "have the numbers of experiments alone"
+    return numbers if counts and width > 2 and len(filled) == 1 else None
 
 
 def _cells(rows: Sequence[Sequence[str]], i: int) -> list[str]:

@@ -57,7 +57,7 @@ def test_rows_that_sum_up_are_not_read(campaign):
     """Spreadsheets have them below, a blank row between."""
     read = campaign(text([*ROWS, [""] * 4, ["", "", "mean", 51.2], ["max", "", "", 80]]))
     assert len(read.read) == len(ROWS)
-    assert sum("sums up what is above" in line for line in read.introduction()) == 2
+    assert "Rows 11 and 12 sum up what is above, and are not read." in read.introduction()
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,13 @@ def test_rows_of_statistics_are_not_read(campaign, word, place):
     table = with_column("id", [f"R{i:02d}" for i in range(8)]) if place == 0 else text()
     row = [81.2, 3.1, 1.4, 30.1]
     row.insert(place, word)
-    for rest in ("", ",".join(["Median", *map(str, row[1:])]) + "\n"):
+    for rest, what in (
+        ("", "Row 10 sums up what is above, and is"),
+        (",".join(["Median", *map(str, row[1:])]) + "\n", "Rows 10 and 11 sum up what is above, and are"),
+    ):
         read = campaign(table + ",".join(map(str, row)) + "\n" + rest)
         assert len(read.read) == len(ROWS)
-        assert "Row 10 sums up what is above, and is not read." in read.introduction()
+        assert f"{what} not read." in read.introduction()
 
 
 def test_statistics_between_blocks_are_not_read_and_levels_are(campaign):
@@ -86,7 +89,7 @@ def test_statistics_between_blocks_are_not_read_and_levels_are(campaign):
 def test_numbers_of_experiments_to_come_are_not_read(campaign):
     read = campaign(with_column("id", range(1, 9)) + "9,,,,\n10,,,,\n")
     assert (len(read.read), len(read.pending)) == (8, 0)
-    assert "Row 10 has the number of an experiment alone, and is not read." in read.introduction()
+    assert "Rows 10 and 11 have the numbers of experiments alone, and are not read." in read.introduction()
 
 
 def test_columns_without_names_are_no_matter_to_named_parameters(campaign):
@@ -249,7 +252,7 @@ def test_results_before_the_outcome_are_asked_about_in_one_question(campaign):
     both = '"Conversion %" "mass obtained \\(g\\)"'
     with pytest.raises(TableError, match=rf"not a parameter; add one of: --ignore {both} .left(.|\n)*--observe \"Room"):
         campaign(text(rows, header))
-    options = ["--ignore", "Conversion %", "Room temp", "--bounds", "mass obtained (g)=3:5"]
+    options = ["--ignore", "Conversion %", "Room temp", "--continuous", "mass obtained (g)"]
     found = names(campaign(text(rows, header), *options))
     assert found == {"T", "min", "mass obtained (g)", "Er (mol%)", "OD600 at induction"}
 
@@ -595,3 +598,7 @@ def test_texts_are_batches_where_they_look_like_labels(campaign, name, cells, as
         return
     with pytest.raises(TableError, match="looks like a batch"):
         campaign(table)
+
+
+def test_a_design_that_is_pending_twice_is_said(campaign):
+    assert "Rows 10 and 12 are the same pending design." in campaign(text() + "85,1,2,\n90,1,2,\n85,1,2,\n").notes

@@ -196,6 +196,14 @@ def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
         (lambda t: None, ("-o", "next.xlsx"), "argument -o/--output: next.xlsx would hold text; name a .csv, which"),
         (lambda t: None, ("--minimise", "cost"), "no option --minimise; did you mean --minimize"),
         (lambda t: None, ("--target", "yield"), "--target yield has no =; write --target COLUMN=VALUE"),
+        (lambda t: None, ("--target", "yield=abc"), "--target yield=abc: 'abc' is no number"),
+        (lambda t: None, ("--target", "yield=70"), "yield has --target and --maximize; give one"),
+        (lambda t: None, ("--limits", "yield=100:0"), "--limits yield=100:0: write the smaller number first"),
+        (
+            lambda t: t[3].__setitem__(0, "rt"),
+            (),
+            r"row 5, .*: temperature mixes numbers \(40.0\) and text \(rt\): write rt as a number",
+        ),
         (lambda t: None, ("--bounds", "temperature=9:3"), "must be COLUMN=LOW:HIGH, the lower number first"),
         (lambda t: None, ("--levels", "solvent=DMF,toluene"), "'water' is not among --levels solvent; add it"),
         (
@@ -327,9 +335,9 @@ def test_a_recommendation_keeps_the_bounds(write, capsys):
     out, err = capsys.readouterr()
     assert 80.0 <= float(out.splitlines()[1].split(",")[0]) <= 100.0
     assert 80.0 <= float(re.search(r"Recommended now: row \d+ \(temperature = (\d+)", err)[1]) <= 100.0
-    assert "designs that were read, which break the limits of designs." in err
+    assert "measured designs lie outside the ranges, levels or sums given, and are not recommended." in err
     assert call(write(rows())) == 0
-    assert "break the limits" not in capsys.readouterr().err
+    assert "outside the ranges" not in capsys.readouterr().err
 
 
 def test_conditions_are_proposed_or_left_to_the_day(write, capsys):
@@ -439,10 +447,13 @@ def test_the_design_to_use_keeps_the_limits(write, capsys):
     out, err = capsys.readouterr()
     temp, time = map(float, re.search(r"row \d+ \(temp = (\d+), time = (\d+)\)", err).groups())
     assert temp + time == 58.0
-    assert "Not to be recommended: 6 designs that were read, which break the limits of designs." in err
+    assert "\n6 measured designs lie outside the ranges, levels or sums given, and are not recommended." in err
     assert sum(map(float, out.splitlines()[1].split(","))) <= 60.0
     assert call(path, "--where", "temp + time <= 20", "--bounds", "temp=10:90") == 0
-    assert "No design that was measured keeps the limits of designs." in capsys.readouterr().err
+    assert (
+        "12 measured designs lie outside the ranges, levels or sums given, and are not recommended."
+        in capsys.readouterr().err
+    )
 
 
 def test_few_readings_do_not_tell(write, capsys):

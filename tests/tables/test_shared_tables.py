@@ -65,7 +65,7 @@ CASES_EXPECTED = {
     "literal_percent.xlsx": ((*FACTORS, "solvent"), r"yield \[%\]"),
     "long_format.csv": (None, "'analyte' may say what was measured"),
     "lots_as_conditions.csv": (None, "'lot' looks like a batch"),
-    "mean_and_sd_rows.csv": (FACTORS, "Row 22 sums up what is above"),
+    "mean_and_sd_rows.csv": (FACTORS, "Rows 20 to 22 sum up what is above"),
     "name_and_smiles.csv": (("ligand", "T", "time"), r"ligand_smiles \(goes with ligand\)"),
     "one_block_doubled.csv": (FACTORS, ""),
     "pending_row_850.csv": (FACTORS, "Row 18 left out: T = 850 is far from all others"),
