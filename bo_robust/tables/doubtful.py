@@ -89,7 +89,12 @@ def _right(block: np.ndarray, far: float, others: np.ndarray, error: float) -> t
         right = block * factor + shift
         if low - room <= right.min() and right.max() <= high + room:
             rough = np.abs(right / unit - np.round(right / unit)).max() > 1e-6  # finer than all others
-            weight = share * abs(factor) * _density(others, far * factor + shift) * (0.1 if rough else 1.0)
+            likely = _density(others, far * factor + shift)
+            if factor == -1.0 and len(right) == 1 and right[0] in others:  # a level: by chance, rarer if less round
+                digits, _, exponent = f"{abs(far):.8e}".replace(".", "").partition("e")
+                last = 10.0 ** (int(exponent) + 1 - len(digits.rstrip("0")))
+                likely = max(likely, float((others == right[0]).mean()) / last)
+            weight = share * abs(factor) * likely * (0.1 if rough else 1.0)
             best = max(best, (weight, right.tolist(), slip))
     gross = GROSS / ((abs(far) + high - low) * DECADES) if len(block) == 1 and far != 0.0 else 0.0  # 0 is a control
     wrong = error * (best[0] + gross)

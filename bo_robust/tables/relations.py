@@ -22,6 +22,7 @@ ASKED = math.log(5.0)  # evidence from which the user is asked whether a number 
 SOURCES = 3  # columns, at most, in a formula
 MANY = 16  # columns of numbers, beyond which formulas have a source less
 SIGNIFICANT = 3  # digits, at least, of a product
+SHAPES = ("linear", "powers", "reciprocal", "log")  # the last ones of fewer sources
 SCREENED = 48  # rows on which formulas are looked for, before all rows decide
 
 Beside = Callable[[Mapping[str, str | float]], str]  # from values of parameters to a cell, blank where it is unknown
@@ -133,11 +134,10 @@ class _Search:
     def _formulas(self, name: str, sources: Sequence[str], size: int) -> Iterator[Relation]:
         table = np.array([self.numbers[source] for source in sources]).T
         sets = np.array([*combinations(range(len(sources)), size)])
-        for powers in (False, True):
-            least = 0.0 if powers else -math.inf
-            rows = np.flatnonzero(self.numbers[name] > least)
-            y, A, unit = self.numbers[name][rows], table[rows], last_digit(self.numbers[name])[rows]
-            some = sets[np.all(np.greater(A, least), axis=0)[sets].all(1)]
+        for shape in SHAPES[: len(SHAPES) + 1 - size]:
+            powers, inverse = shape == "powers", shape == "reciprocal"
+            rows, y, A, unit, usable = self._shaped(name, table, shape)
+            some = sets[usable[sets].all(1)]
             if not len(some) or len(rows) < size + 3:
                 continue
             few = np.unique(np.linspace(0, len(rows) - 1, SCREENED).round().astype(int))
@@ -151,17 +151,28 @@ class _Search:
                 each = np.unique(values, return_counts=True)[1] / len(values)
                 off = 2.0 * np.abs(values - formula(X)).max() / max(float(np.ptp(values)), 1e-300)
                 evidence = (len(values) - size - 1) * -math.log(min(1.0, max((each**2).sum(), off)))
-                exact = off < 1e-9 and not powers
+                exact = off < 1e-9 and shape == "linear"
                 alike = exact and size == 1
                 evidence -= broken * math.log(len(rows)) + self.pairs + (0.0 if alike else math.log(len(sets)))
                 needed = ASKED if alike and len(each) > 2 and not broken else SURE
                 if evidence > needed and (size == 1 or len(each) > 2):
                     names = tuple(sources[i] for i in columns)
-                    sure, text = len(each) > 2 or _akin(name, names[0]), f"= {formula.written(names)}"
-                    sure &= evidence > SURE
-                    digits = max(0, -round(math.log10(unit.min())))
-                    cell = partial(_number, names, formula, digits, exact, self.table.mark)
+                    text = formula.written([f"log10({n})" for n in names] if shape == "log" else names)
+                    text = f"= 1 / ({text})" if inverse else f"= {text}"
+                    sure = evidence > SURE and (len(each) > 2 or _akin(name, names[0]))
+                    digits = max(0, -round(math.log10(last_digit(self.numbers[name][rows]).min())))
+                    cell = partial(_number, names, formula, shape, digits, exact, self.table.mark)
                     yield self._relation(name, names, text, cell, rows[~kept], sure)
+
+    def _shaped(self, name: str, A: np.ndarray, shape: str) -> tuple[np.ndarray, ...]:
+        """The rows that can have a shape; in it, a column, the others and its unit; which of the others can have it."""
+        positive = shape in ("powers", "reciprocal")
+        rows = np.flatnonzero(self.numbers[name] > (0.0 if positive else -math.inf))
+        y, A, unit = self.numbers[name][rows], A[rows], last_digit(self.numbers[name])[rows]
+        usable = np.greater(A, 0.0 if shape in ("powers", "log") else -math.inf).all(0)
+        if shape == "log":
+            A = np.log10(np.where(A > 0.0, A, 1.0))
+        return (rows, 1.0 / y, A, unit / y**2, usable) if shape == "reciprocal" else (rows, y, A, unit, usable)
 
     def _relation(self, name: str, sources: tuple[str, ...], reason: str, cell: Beside, broken: Any, sure: bool) -> Any:
         rows = tuple(self.rows[broken].tolist())
@@ -185,9 +196,17 @@ def _partner(source: str, partners: Mapping[str, str], values: Mapping[str, str 
 
 
 def _number(
-    sources: Sequence[str], formula: Formula, digits: int, exact: bool, mark: str, values: Mapping[str, str | float]
+    sources: Sequence[str],
+    formula: Formula,
+    shape: str,
+    digits: int,
+    exact: bool,
+    mark: str,
+    values: Mapping[str, str | float],
 ) -> str:
-    number = float(formula(np.array([[values[source] for source in sources]], dtype=float))[0])
+    A = np.array([[values[source] for source in sources]], dtype=float)
+    with np.errstate(all="ignore"):
+        number = float(formula(np.log10(A) if shape == "log" else A)[0] ** (-1.0 if shape == "reciprocal" else 1.0))
     if not math.isfinite(number):
         return ""
     if formula.powers and number:  # digits of its own, as small numbers have

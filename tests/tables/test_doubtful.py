@@ -77,6 +77,15 @@ def test_two_columns_exchanged_in_a_row(read):
     assert 3 not in read(columns, "--bounds", "T=4:120", "--bounds", "time=1:85").doubtful
 
 
+def test_a_lost_sign_of_a_level(read):
+    columns = table(2)
+    columns["T"][:] = np.random.default_rng(2).choice([-78, -40, -20, 0], 18)
+    columns["T"][4] = 78
+    assert "; -78 would fit (a sign?)" in read(columns).doubtful[4]
+    columns["T"][4] = 60
+    assert read(columns).doubtful == {}
+
+
 @pytest.mark.parametrize("option", ["--condition", "--observe"])
 def test_a_wrong_value_of_a_condition(read, option):
     columns = {"humidity": np.random.default_rng(6).integers(35, 71, 18)} | table(2)

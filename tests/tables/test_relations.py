@@ -49,6 +49,12 @@ def read(tmp_path):
             "A+B",
             "= A + B",
         ),
+        (
+            {"A": LOADING, "B": TIME, "min": np.divide(10, np.add(LOADING, TIME)).round(2).tolist(), "T": T},
+            *("min", "= 1 / (0.1 * A + 0.1 * B)"),
+        ),
+        ({"T": T, "1000/T": [round(1e3 / (t + 273), 3) for t in T]}, "1000/T", "= 1 / (0.001 * T + 0.273)"),
+        ({"c": T, "log c": np.log10(T).round(2).tolist(), "l": LOADING}, "log c", "= log10(c)"),
         ({"solvent": SOLVENT, "SMILES": [SMILES[s] for s in SOLVENT], "T": T}, "SMILES", "goes with solvent"),
         ({"solvent": SOLVENT, "CAS": [CAS[s] for s in SOLVENT], "T": T}, "CAS", "goes with solvent"),
         ({"boils": [len(s) * 31 for s in SOLVENT], "solvent": SOLVENT, "T": T}, "boils", "goes with solvent"),
