@@ -53,7 +53,7 @@ def test_your_own_table(tmp_path):
 BAD = [
     ("a,y\n1,2\n", {}, "has 1 designs"),
     ("a,y\n1,2\n2,2\n", {}, "all designs have the same y"),
-    ("a,y\n1,2\nx,3\n", {}, "row 3, column 'a': 'x' is no number"),
+    ("a,y\n1,2\nx,3\n", {}, "row 3, column 'a': a mixes numbers"),
     ("a,y\n1,2\n2,\n", {}, "row 3, column 'y' is blank"),
     ("a,y\n1,u\n2,v\n", {}, "column 'y' holds no numbers"),
     ("a,yield\n1,2\n2,3\n", {"target": "yeild"}, "no column 'yeild'; did you mean 'yield'"),
