@@ -33,6 +33,7 @@ def test_all_names_are_found_and_listed(package):
         "import bo_robust; assert bo_robust.models.RobustGP and bo_robust.acquisition.GPUCB and bo_robust.features",
     ],
 )
+@pytest.mark.slow
 def test_statements(statement):
     subprocess.run([sys.executable, "-W", "ignore", "-c", statement], check=True)
 

@@ -222,6 +222,7 @@ def command(folder, rounds, *arguments):
     return [sys.executable, "mine/few.py", *arguments], options
 
 
+@pytest.mark.slow
 def test_a_configuration_is_a_command(tmp_path):
     words, options = command(tmp_path, 60, "--trials", "2", "--rounds", "6", "--only", "t3")
     ran = subprocess.run(words, **options, check=False)

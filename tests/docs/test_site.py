@@ -57,6 +57,7 @@ def run(page, monkeypatch, tmp_path, fewer=()):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", WITH_CODE)
+@pytest.mark.slow
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     assert run(page, monkeypatch, tmp_path, FEWER.get(page, ()))
 

@@ -358,6 +358,7 @@ class TestState:
         assert outliers(fit(model.double())) == rows
         assert model.inlier_mask.dtype == torch.bool
 
+    @pytest.mark.slow
     def test_a_fit_of_few_rows_leaves_the_gpu(self, simulated, monkeypatch):
         X, Y, rows = data(24, wrong=2)
         places = []
