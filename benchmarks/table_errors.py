@@ -8,9 +8,8 @@ and rows. Settings are chosen on seeds from 100 on; reported are those from 0 on
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,10 +119,10 @@ def analysed(table: Table, batch: bool) -> Suggestion:
     return suggest(data, bounds=BOUNDS, q=0)
 
 
-def named(table: Table, found: Suggestion) -> list[Any]:
-    """The slips that were found, and whether the right one is among them."""
+def named(table: Table, found: Suggestion) -> tuple[bool, bool]:
+    """Whether a slip was found, and whether the right one is among them."""
     told = [(slip.kind, tuple(slip.rows)) for slip in found.slips]
-    return [told, table.slip in told]
+    return bool(told), table.slip in told
 
 
 def measure(name: str, n: int, first: int, seeds: int) -> None:
@@ -136,14 +135,14 @@ def measure(name: str, n: int, first: int, seeds: int) -> None:
         told, correct = named(table, found)
         losses.append(loss(table, found))
         right.append(correct)
-        any_named.append(bool(told))
+        any_named.append(told)
         if name == "clean" or name.startswith("batch"):
             batched.append(loss(table, analysed(table, True)))
     detail = {"losses": [round(x, 1) for x in losses], "tables": seeds}
     report(f"loss, {name}, {n} rows", float(np.mean(losses)), "% yield", detail)
     if batched:
         detail = {"losses": [round(x, 1) for x in batched]}
-        most = math.inf if name == "clean" else 5.0 if n == 18 else 2.0
+        most = None if name == "clean" else 5.0 if n == 18 else 2.0
         report(f"loss with batches, {name}, {n} rows", float(np.mean(batched)), "% yield", detail, most=most)
         Paired(tuple(a - b for a, b in zip(batched, losses, strict=True))).report(
             f"loss with batches less loss, {name}, {n} rows", "% yield"

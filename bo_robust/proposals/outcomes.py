@@ -37,11 +37,11 @@ class Data:
         outcome_limits: Smallest and largest possible observation, such as (0, 100) of a yield; either may be None. One
             pair, or one (or None) per objective. An observation beyond them is flagged, and nothing beyond is expected.
         X_pending: ``p x d`` designs under way. They are not suggested again, as if they were measured.
+        X_failed: ``f x d`` designs whose measurement failed; their neighborhood is avoided where failure is likely.
         batch: Label of the batch, day or instrument of each design measured, ``n``, numbers or texts. The observations
             of one share a deviation; what is expected and suggested is for a new one.
         ids: Names of the observations, ``n``, such as dates or numbers of experiments. They say that of two equal ones
             of a design the second one is no copy.
-        X_failed: ``f x d`` designs whose measurement failed; their neighborhood is avoided where failure is likely.
     """
 
     X: Any = ()

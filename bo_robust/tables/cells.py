@@ -13,7 +13,8 @@ SIGNS = str.maketrans({"\u3000": " ", "℃": "°C", "℉": "°F", "µ": "μ"})
 WIDE = SPACES | SIGNS | {0xFF00 + i: 0x20 + i for i in range(1, 0x5F)}  # as East Asian keyboards write them
 RAISED = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789")
 POWER = re.compile(
-    r"(?:(?P<factor>\d)\s*[·×xX*⋅]\s*|(?<![\d.,]))10(?:\s*(?:\^|\*\*)\s*\(?(?P<plain>[+-]?\d+)\)?|(?P<raised>[⁺⁻⁰-⁹¹²³]+))"
+    r"(?:(?P<factor>\d)\s*[·×xX*⋅]\s*|(?<![\d.,]))10"
+    r"(?:\s*(?:\^|\*\*)\s*\(?(?P<plain>[+-]?\d+)\)?|(?P<raised>[⁺⁻⁰-⁹¹²³]+))"
     r"|(?P<first>\d)\s*[·×xX*⋅]\s*10(?P<signed>[+-]\d+)"
 )
 ABOUT = re.compile(r"(?:[~≈∼]|(?:ca|approx)\.?(?![^\W\d_])|circa\b|about\b|etwa\b)\s*", re.IGNORECASE)

@@ -97,6 +97,17 @@ class ConditionedGP:
         norm = float(whitened @ whitened) + 2.0 * float(np.log(root.diagonal()).sum()) + k * self.log_norm
         return -math.inf if failed else self._prior.log_density - 0.5 * norm - self.log_evidence
 
+    def exchange_gains(self, y: Array) -> Array:
+        """What ``log_evidence`` gains where two inliers exchange their observations, ``n x n``; of others, nothing.
+
+        With P = A_SS^-1, the weights a = P (y - mean) and d = y_j - y_i it is
+        -d (a_i - a_j) - d^2 / 2 (P_ii + P_jj - 2 P_ij).
+        """
+        lower = np.tril(self.swept)
+        P, a = -(lower + np.tril(lower, -1).T), self.weights
+        d, diagonal = (y - y[:, None]) / self.units.scale, P.diagonal()
+        return np.asarray(-d * (a[:, None] - a) - 0.5 * d**2 * (diagonal[:, None] + diagonal - 2.0 * P))
+
     def move(self, i: int) -> None:
         """Make the inlier i an outlier, or the outlier i an inlier: sweep or unsweep ``swept`` on it.
 

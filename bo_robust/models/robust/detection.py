@@ -125,9 +125,10 @@ def detect_at_present(data: SearchData, scale: OutcomeScale) -> Detection:
 def restate(data: SearchData, detection: Detection, probability: bool) -> Detection:
     """The detection with statistics at the hyperparameters of the model; that of an inlier if ``probability``."""
     found = OutlierSearch(data, detection.scale).at_present(detection.inliers)
-    probabilities = found.probability if probability else detection.probability
+    probabilities = (found if probability else detection).probability.copy()
     for slip in detection.slips:
-        probabilities[list(slip.rows)] *= ~found.inliers[list(slip.rows)] / (1.0 + math.exp(min(slip.log_odds, 700.0)))
+        wrong = [row for row in slip.rows if not found.inliers[row]]  # the source of a copy is right
+        probabilities[wrong] /= 1.0 + math.exp(min(slip.log_odds, 700.0))
     return replace(found, held=detection.held, slips=detection.slips, probability=probabilities)
 
 
@@ -135,7 +136,7 @@ def with_single_slips(data: SearchData, detection: Detection, unit: float) -> De
     """The detection, with what may have happened to its other outliers and held rows, one by one."""
     known = {row for slip in detection.slips for row in slip.rows}
     rows = [row for row in np.flatnonzero(~detection.inliers | detection.held).tolist() if row not in known]
-    if detection.loo_mean is None or detection.loo_variance is None:
+    if not rows or detection.loo_mean is None or detection.loo_variance is None:
         return detection
     log_p0 = OutlierSearch(data, IDENTITY).log_p0
     expected = Expected(detection.scale, detection.loo_mean, detection.loo_variance, log_p0)
@@ -145,11 +146,14 @@ def with_single_slips(data: SearchData, detection: Detection, unit: float) -> De
     return replace(detection, slips=(*detection.slips, *(slip for slip in found if slip is not None)))
 
 
+def _evidence_required(data: SearchData) -> float:
+    return BATCH_EVIDENCE if data.batched else SCALE_EVIDENCE
+
+
 def _over_scales(data: SearchData, searches: Sequence[OutlierSearch], found: Sequence[Detection]) -> Detection:
     """The detection in the scale that predicts, of the inliers over all scales; the first is the given one."""
     evidence = np.array([each.log_evidence for each in found])
-    required = BATCH_EVIDENCE if data.batched else SCALE_EVIDENCE
-    evidence[1:] -= required
+    evidence[1:] -= _evidence_required(data)
     top = int(np.nanargmax(evidence))
     weights = np.nan_to_num(np.exp(evidence - evidence[top]))
     weights /= weights.sum()
@@ -189,7 +193,7 @@ def _held(data: SearchData, inliers: Rows, given: Detection, learnt: OutlierSear
         for beyond in (data.y > data.y[both].max(), data.y < data.y[both].min()):
             side = alone & beyond
             held |= side & ~np.any(data.replicates & side, axis=1)
-    gain = found.log_evidence - (BATCH_EVIDENCE if data.batched else SCALE_EVIDENCE) - given.log_evidence
+    gain = found.log_evidence - _evidence_required(data) - given.log_evidence
     if gain >= DECISIVE * SCALE_EVIDENCE or not held.any():
         return np.zeros_like(held)
     return held & learnt.mistyped(data.y, found)

@@ -5,11 +5,8 @@ than the present detection if
 
     max_theta J(S', theta; y') + log |dy' / dy| + log prior > J(S, theta; y),
 
-where all rows concerned are inliers, and J is without ``strong``. Exchanging y_i and y_j changes log p(y) by
-
-    -d (a_i - a_j) - d^2 / 2 (P_ii + P_jj - 2 P_ij),    d = y_j - y_i,    P = A^-1,    a = P y,
-
-at fixed hyperparameters. The pairs that gain most are fitted anew.
+where all rows concerned are inliers, and J is without ``strong``. What exchanging two readings gains at fixed
+hyperparameters is in closed form (:meth:`ConditionedGP.exchange_gains`). The pairs that gain most are fitted anew.
 """
 
 from __future__ import annotations

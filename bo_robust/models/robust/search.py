@@ -217,12 +217,7 @@ class OutlierSearch:
     @one_thread
     def exchange_gains(self, inliers: Rows) -> Array:
         """What log p(y) of all rows gains where two are exchanged, ``n x n``, at hyperparameters of these inliers."""
-        gp = self._gp(self._fit_theta(inliers), self.domain)
-        lower = np.tril(gp.swept)
-        P, a = -(lower + np.tril(lower, -1).T), gp.weights
-        y, diagonal = self._y / gp.units.scale, P.diagonal()
-        d = y - y[:, None]
-        gains = -d * (a[:, None] - a) - 0.5 * d**2 * (diagonal[:, None] + diagonal - 2.0 * P)
+        gains = self._gp(self._fit_theta(inliers), self.domain).exchange_gains(self._y)
         return np.asarray(np.where(np.triu(np.outer(self.domain, self.domain), 1), gains, -math.inf))
 
     @one_thread

@@ -1,8 +1,8 @@
 """What may have happened to a reading that looks wrong: the slips of people who write readings down.
 
 A reading y that is an outlier is a gross error, of density p_0 (:mod:`bo_robust.models.robust.detection`), or one of
-the slips of :func:`corrections`. A slip has written y for another value z, at which the others predict the density p.
-Its log odds against a gross error are
+the slips of :meth:`Readings.corrected`. A slip has written y for another value z, at which the others predict the
+density p. Its log odds against a gross error are
 
     log(share / GROSS) + log p(z) + log |dz / dy| - log p_0(y),
 

@@ -203,6 +203,19 @@ def threads_of_blas():
     return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
 
+def test_gains_of_exchanges_are_those_of_exchanged_observations():
+    draws = np.random.default_rng(1)
+    A, y, units = draws.normal(size=(N, N)), draws.normal(size=N), Units(0.4, 2.5)
+    prior, every = Prior(draws.normal(size=N), A @ A.T, draws.uniform(0.2, 0.5, N)), np.ones(N, dtype=bool)
+    given = ConditionedGP(prior, y, every, units)
+    gains = given.exchange_gains(y)
+    for i, j in itertools.combinations(range(N), 2):
+        exchanged = y.copy()
+        exchanged[[i, j]] = y[[j, i]]
+        after = ConditionedGP(prior, exchanged, every, units).log_evidence
+        assert gains[i, j] == pytest.approx(after - given.log_evidence)
+
+
 def test_moves_are_refits():
     """Rows leave and come back, and all is as after conditioning anew on the inliers."""
     draws = np.random.default_rng(0)

@@ -120,6 +120,8 @@ def test_a_copy_of_the_best_reading_is_left_out():
     model, slips = told(X, Y)
     assert slips == [("copied", (row, row + 1))]
     assert (~model.inlier_mask).nonzero().flatten().tolist() == [row + 1]
+    assert model.inlier_probability[row] > 0.5
+    assert model.inlier_probability[row + 1] < 0.05
 
 
 def test_equal_readings_of_one_design_are_no_copies():
