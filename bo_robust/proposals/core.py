@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -21,15 +21,10 @@ from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
 from botorch.acquisition.multi_objective.objective import IdentityMCMultiOutputObjective
 from botorch.acquisition.objective import GenericMCObjective
-from botorch.exceptions import BotorchWarning, ModelFittingError
-from botorch.fit import fit_gpytorch_mll
+from botorch.exceptions import BotorchWarning
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.utils.multi_objective.hypervolume import infer_reference_point
 from botorch.utils.multi_objective.pareto import is_non_dominated
-from gpytorch.constraints import GreaterThan
-from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.mlls import ExactMarginalLogLikelihood
-from gpytorch.priors import LogNormalPrior
 from gpytorch.utils.warnings import GPInputWarning
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
@@ -38,17 +33,14 @@ from bo_robust.acquisition.exclusion import Elsewhere, WhereTrialsSucceed
 from bo_robust.acquisition.noisy_improvement import noisy_improvement
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.models import marginal_moments, suggest_replicates
-from bo_robust.models.marginal_likelihood import fit_evidence
-from bo_robust.models.robust.slips import Readings, Slip
+from bo_robust.models.robust.slips import Slip
 from bo_robust.models.verdict import Prediction, Verdict, predict, reliable_model, verdict_of
+from bo_robust.proposals.fitting import equal_by_chance, failure_model, fitted_model, modules
 from bo_robust.proposals.inputs import Search
 from bo_robust.proposals.methods import Choice
 from bo_robust.proposals.outcomes import Outputs
 from bo_robust.proposals.space import among, seed_of
 from bo_robust.utils.linalg import is_among
-
-NOISE_FLOOR = 1e-6  # least noise variance that is learned; BoTorch's 1e-4 blurs the optimum of a noise-free objective
-CHANCE = 0.2  # probability of two equal readings of one design, below which one is a copy: one pair of five is
 
 # PyTorch has one generator for all threads, BoTorch's fits and searches draw from it, and a proposal is a function of
 # its problem; so processes, not threads, make several at once.
@@ -197,23 +189,13 @@ def fit(problem: Problem) -> Fitted:
     if not copies:
         return _fit(problem)
     fitted = _fit(replace(problem, outputs=problem.outputs.without(list(copies))))
-    if all(_equal_by_chance(problem.outputs, j, one.model) for j, one in enumerate(fitted.outcomes)):
+    points = fitted.U[list(copies)]
+    if all(equal_by_chance(problem.outputs, j, one.model, points) for j, one in enumerate(fitted.outcomes)):
         return _fit(problem)
     for copy, row in copies.items():
         for rows in (fitted.outliers, fitted.held):
             rows[copy] = rows[row]
     return replace(fitted, copies=copies)
-
-
-def _equal_by_chance(outputs: Outputs, j: int, model: Any) -> bool:
-    """Whether two readings of one design are often equal: steps are wide against the noise."""
-    _, y, options = outputs.of(j)
-    readings = Readings(y.numpy(), options["reading_unit"])
-    with torch.no_grad():
-        points = model.train_inputs[0][:1]
-        noise = model.posterior(points, observation_noise=True).variance - model.posterior(points).variance
-    # The density of a difference of two readings at 0 is 1 / (2 sqrt(pi) s).
-    return math.exp(readings.log_step) / math.sqrt(4.0 * math.pi * max(float(noise), 1e-300)) >= CHANCE
 
 
 def _fit(problem: Problem) -> Fitted:
@@ -227,14 +209,14 @@ def _fit(problem: Problem) -> Fitted:
             rows, y, options = outputs.of(j)
             rows = rows.to(U.device)
             build = partial(problem.choice.build, U[rows], y.to(U.device).unsqueeze(-1), options)
-            model = _fitted(build, **_modules(problem.choice, U))
+            model = fitted_model(build, **modules(problem.choice, U))
             sided = SidedModel(model, j < outputs.objectives, U[rows])
             fitted.append(sided)
             outliers[rows] |= sided.verdict.flagged
             if sided.maximize:
                 held[rows] |= sided.verdict.held
         designs = [space.encode_designs(x).to(U) for x in (X, problem.failed)]
-        failing = _failure_model(*designs) if len(failed) else None
+        failing = failure_model(*designs) if len(failed) else None
     objectives, constraints = fitted[: outputs.objectives], fitted[outputs.objectives :]
     may = feasible & recommendable(fitted, U)
     return Fitted(problem, U, pending, failed, objectives, constraints, failing, outliers, held, may, feasible)
@@ -407,31 +389,3 @@ def seeded(problem: Problem, purpose: str, index: int) -> Iterator[None]:
 
 def _output(j: int, Z: Tensor, X: Tensor | None = None) -> Tensor:
     return Z[..., j]
-
-
-def _failure_model(U: Tensor, failed: Tensor) -> SingleTaskGP:
-    """``SingleTaskGP`` of labels: 0 where there was an observation, 1 where the measurement failed.
-
-    Where a region fails, labels follow a cliff. A failure by chance is noise, or a spike that spoils little around it.
-    """
-    labels = torch.cat([U.new_zeros(len(U), 1), U.new_ones(len(failed), 1)])
-    return _fitted(partial(SingleTaskGP, torch.cat([U, failed]), labels))
-
-
-def _fitted(build: Callable[..., Any], **modules: Any) -> Any:
-    """The model, fitted; without these modules, at the modes of its priors, where no fit succeeds."""
-    model = build(**modules)
-    try:
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
-    except ModelFittingError:
-        model = build()
-    return model.eval()
-
-
-def _modules(choice: Choice, template: Tensor) -> dict[str, Any]:
-    """BoTorch's default likelihood with a lower floor of the noise, where one is learned."""
-    if "noise_var" in choice.model_options or not choice.takes("likelihood", "train_Yvar"):
-        return {}
-    prior = LogNormalPrior(-4.0, 1.0)
-    floor = GreaterThan(NOISE_FLOOR, transform=None, initial_value=prior.mode)
-    return {"likelihood": GaussianLikelihood(noise_prior=prior, noise_constraint=floor).to(template)}

@@ -11,7 +11,7 @@ from botorch.utils.sampling import sample_polytope
 
 from bo_robust.acquisition.exclusion import WhereTrialsSucceed
 from bo_robust.models import RobustGP, suggest_replicates
-from bo_robust.proposals.core import _failure_model
+from bo_robust.proposals.fitting import failure_model
 from bo_robust.proposals.methods import Choice
 from bo_robust.proposals.outcomes import _sentinel
 from bo_robust.proposals.space import OneHotAcquisition, SearchSpace, among
@@ -345,7 +345,7 @@ def test_where_trials_fail_is_avoided():
 
 def test_a_model_of_failures_separates_them_and_lowers_the_acquisition():
     U = torch.linspace(0.0, 1.0, 11, dtype=torch.float64).unsqueeze(-1)
-    model = _failure_model(U[:6], U[6:])
+    model = failure_model(U[:6], U[6:])
     label = model.posterior(U).mean.squeeze(-1)
     assert bool(((label > 0.5) == (U[:, 0] > 0.55)).all())
 
