@@ -258,7 +258,7 @@ def failing(*args, **options):
 
 @pytest.mark.parametrize("space", [{}, {"conditions": [2]}])
 def test_where_no_fit_succeeds_nothing_is_held(monkeypatch, space):
-    monkeypatch.setattr("bo_robust.proposals.core.fit_gpytorch_mll", failing)
+    monkeypatch.setattr("bo_robust.proposals.fitting.fit_gpytorch_mll", failing)
     X, Y, _ = table(3)
     found = suggest(X, Y, bounds=BOX, raw_samples=16, restarts=1, **space)
     assert not (found.held | found.outliers).any()
