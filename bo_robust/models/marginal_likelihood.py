@@ -44,6 +44,7 @@ FLOOR = min_fixed_noise.value(torch.float64)  # GPyTorch's, of known noise varia
 LARGEST = 50.0  # logarithm of a lengthscale or noise variance
 SMALLEST = 1e-10  # of a lengthscale or noise variance that has no lower bound
 LEAST_UNIT = 1e-100  # a unit whose square is not rounded to zero
+EXACT = 2.2e-9  # share of the loss that the last step of a fit may gain, as of SciPy
 MOST = 800  # observations that hyperparameters are fitted to: the evidence of n takes O(n^3), and more teach little
 
 
@@ -91,12 +92,18 @@ class Evidence:
     loss: Callable[..., tuple[float, Array]]
 
     def maximize(
-        self, y: Array, kept: Indices, steps: int = 2000, unit: float = 1.0, extra_noise: float | Array = 0.0
+        self,
+        y: Array,
+        kept: Indices,
+        steps: int = 2000,
+        unit: float = 1.0,
+        extra_noise: float | Array = 0.0,
+        tolerance: float = EXACT,
     ) -> Array:
-        """Climb from ``start`` for at most so many steps of L-BFGS."""
+        """Climb from ``start`` for at most so many steps of L-BFGS, or until one gains that share of the loss."""
         if not len(self.start):
             return self.start
-        arguments, options = (y, kept, unit, extra_noise), {"maxiter": steps}
+        arguments, options = (y, kept, unit, extra_noise), {"maxiter": steps, "ftol": tolerance}
         best = minimize(self.loss, self.start, arguments, "L-BFGS-B", True, bounds=self.bounds, options=options)
         return np.asarray(best.x)
 

@@ -36,6 +36,7 @@ RADII = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035, 0.01)  # in sides of the box, from
 DENSITY = 0.1  # expected number of local deviations of one radius, per volume of the box
 EXTENT = 0.1  # relative height of a local deviation down to which it explains outliers of the same sign
 RARER = 5.0  # times that a local deviation may be rarer than an outlier at most: one observation decides nothing
+FEWEST = 2  # outliers that a deviation explains: one alone decides nothing
 LEAST_SIZE = 1e-300  # smallest |a| of which a logarithm is taken
 NEGLIGIBLE = 1e-3  # value of phi below which a deviation does not change an observation
 
@@ -85,7 +86,7 @@ class LocalDeviations:
     def about(self, row: int, gp: ConditionedGP, odds: Array, never: Rows | None = None) -> list[LocalDeviation]:
         """Deviations around an outlier, the widest first; ``odds`` has o by the number of outliers elsewhere.
 
-        They explain no row of ``never``.
+        They explain at least two, and no row of ``never``.
         """
         weights, outliers = gp.weights, int((~gp.inliers).sum())
         residual = float(weights[row])
@@ -99,6 +100,8 @@ class LocalDeviations:
         for radius in sorted(RADII):  # a wider deviation explains all rows of a narrower one
             back = likewise & (self._nearness(row, radius) > EXTENT)
             rows = np.flatnonzero(back)
+            if len(rows) < FEWEST:
+                continue
             with np.errstate(all="ignore"):  # a singular matrix says nothing about a deviation
                 if not together.inliers[rows].all():
                     together, more = together.with_rows(rows[~together.inliers[rows]])
