@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -69,10 +68,6 @@ class LocalDeviations:
 
     def __init__(self, places: Array, log_p0: Array, share: float) -> None:
         self._places, self._log_p0, self._share = places, log_p0, share
-
-    @cached_property
-    def _squares(self) -> Array:
-        return np.asarray(((self._places[:, None] - self._places) ** 2).sum(-1))
 
     def instead_of(self, inliers: Indices, row: int, gp: ConditionedGP, odds: Array) -> Iterator[LocalDeviation]:
         """Deviations of all radii around an outlier if these inliers at its point are gross errors instead."""
@@ -130,8 +125,10 @@ class LocalDeviations:
 
     def _nearness(self, row: int, radius: float) -> Array:
         """phi at all points, ``n``."""
-        return np.asarray(np.exp(-0.5 * self._squares[row] / radius**2))
+        return np.asarray(np.exp(-0.5 * ((self._places - self._places[row]) ** 2).sum(1) / radius**2))
 
     def _covariance(self, row: int, radius: float, size: float, rows: Indices) -> Array:
-        near, square = self._nearness(row, radius)[rows], self._squares[rows][:, rows]
-        return np.asarray(size**2 * np.outer(near, near) * np.exp(-0.5 * square / radius**2))
+        x = (self._places[rows] - self._places[row]) / radius  # near zero, where products do not round
+        square = (x**2).sum(1)
+        # phi phi' exp(-|x - x'|^2 / 2) = exp(x x' - |x|^2 - |x'|^2)
+        return np.asarray(size**2 * np.exp(x @ x.T - square[:, None] - square))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
 
 from bo_robust.models.marginal_likelihood import IMPOSSIBLE, Array, Evidence, one_thread
-from bo_robust.models.reward_units import Units, spread_units
+from bo_robust.models.reward_units import Units, spread_units, spread_weights
 from bo_robust.models.robust.conditioned_gp import LEAST_PIVOT, ConditionedGP, Rows
 from bo_robust.models.robust.local_deviation import LocalDeviation, LocalDeviations
 from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale
@@ -123,6 +124,11 @@ class SearchData:
     batched: bool = False
     _searches: dict[OutcomeScale, OutlierSearch] = field(default_factory=dict, init=False, repr=False)
 
+    @cached_property
+    def weights(self) -> Array:
+        """What the observations that are possible weigh, where a cluster counts as one."""
+        return spread_weights(self.places[self.possible], CLUSTER_RADIUS)
+
     def search(self, scale: OutcomeScale = IDENTITY) -> OutlierSearch:
         """The search in a scale, one for all that ask: it remembers its fits."""
         if scale not in self._searches:
@@ -162,13 +168,15 @@ class OutlierSearch:
         n, prior, places = len(data.y), data.prior, data.places
         outliers = np.arange(1, n + 1)
         self._odds = np.log(outliers / (1.0 / prior.share - 1.0 + n - outliers))  # o_1, o_2, ...
-        units = spread_units(data.y[data.possible], places[data.possible], CLUSTER_RADIUS)
+        units = spread_units(data.y[data.possible], data.weights)
         self.log_p0 = log_p0 = prior.log_density(data.y, units)
         within, slope, w = _in_scale(data.y, scale)
         self.domain = within & data.possible
         self._log_slope, self._log_p0 = float(slope.sum()), log_p0 - slope
         self._rounding = np.exp(slope) * _rounding(data.y, units.scale)
-        self._robust = spread_units(w[self.domain], places[self.domain], CLUSTER_RADIUS)
+        all_within = np.array_equal(self.domain, data.possible)
+        weights = data.weights if all_within else spread_weights(places[self.domain], CLUSTER_RADIUS)
+        self._robust = spread_units(w[self.domain], weights)
         center, spread = self._robust
         self._y = np.clip(w, center - CLIP * spread, center + CLIP * spread)
         # Clipped observations are alike only because they are clipped, so no deviation explains them.
