@@ -38,7 +38,6 @@ IMPOSSIBLE = 1e10  # the loss where a covariance matrix has no Cholesky factor
 FLOOR = min_fixed_noise.value(torch.float64)  # GPyTorch's, of known noise variances
 LARGEST = 50.0  # logarithm of a lengthscale or noise variance
 SMALLEST = 1e-10  # of a lengthscale or noise variance that has no lower bound
-LEAST_VARIANCE = 1e-8  # of a hyperparameter, as its curvature says
 LEAST_UNIT = 1e-100  # a unit whose square is not rounded to zero
 EXACT = 2.2e-9  # share of the loss that the last step of a fit may gain, as of SciPy
 
@@ -102,22 +101,6 @@ class Evidence:
         best = minimize(self.loss, self.start, arguments, "L-BFGS-B", True, bounds=self.bounds, options=options)
         return np.asarray(best.x)
 
-    def maximize_after(self, y: Array, some: Indices) -> Array:
-        """Climb by ``some`` rows, then by all: in half of the steps, as the curvature of the former is known."""
-        first = minimize(self.loss, self.start, (y, some), "L-BFGS-B", True, bounds=self.bounds)
-        every, begin = np.arange(len(y)), np.asarray(first.x)
-        if len(some) == len(every):
-            return begin
-        unit = np.sqrt(np.maximum(first.hess_inv.todense().diagonal() * len(some) / len(every), LEAST_VARIANCE))
-
-        def loss(steps: Array) -> tuple[float, Array]:
-            value, slope = self.loss(begin + unit * steps, y, every)
-            return value, slope * unit
-
-        bounds = None if self.bounds is None else (self.bounds - begin[:, None]) / unit[:, None]
-        best = begin + unit * minimize(loss, np.zeros_like(unit), method="L-BFGS-B", jac=True, bounds=bounds).x
-        return np.asarray(best if self.bounds is None else np.clip(best, *self.bounds.T))
-
 
 class _Positive:
     """A hyperparameter > 0: the attribute ``name``, ``size`` numbers, of its module ``owner``."""
@@ -133,7 +116,7 @@ class _Positive:
 class StationaryEvidence(Evidence):
     """``theta`` are the logarithms of d lengthscales and of variances, and the mean, where learned.
 
-    The variances are those of the output scale, of batches and of noise.
+    The variances are those of the output scale, of batches and of noise, which ``is_noise`` tells.
     """
 
     def __init__(self, model: SingleTaskGP) -> None:
@@ -158,6 +141,7 @@ class StationaryEvidence(Evidence):
         self.bounds = np.repeat(bounds, sizes, axis=0)[self._learned]
         self._terms = np.repeat(terms, sizes, axis=0)[self._learned].T
         self.start = self._values[self._learned]
+        self.is_noise = (np.arange(len(self._values)) == len(self._values) - 2)[self._learned]
 
     @classmethod
     def fits(cls, model: SingleTaskGP) -> bool:
