@@ -357,22 +357,6 @@ class TestState:
         assert outliers(fit(model.double())) == rows
         assert model.inlier_mask.dtype == torch.bool
 
-    @pytest.mark.slow
-    def test_a_fit_of_few_rows_leaves_the_gpu(self, simulated, monkeypatch):
-        X, Y, rows = data(24, wrong=2)
-        places = []
-
-        def recorded(mll, **options):
-            places.append(mll.model.train_targets)
-            return fit_gpytorch_mll(mll, **options)
-
-        monkeypatch.setattr("bo_robust.models.robust.robust_gp.fit_gpytorch_mll", recorded)
-        few = fit(RobustGP(X, Y, input_transform=Warp(2, [0])))
-        monkeypatch.setattr("bo_robust.models.robust.robust_gp.FEW", 0)
-        assert_equal(few, fit(RobustGP(X, Y, input_transform=Warp(2, [0]))))
-        assert outliers(few) == rows
-        assert places[0] is not places[1]
-
     def test_a_failed_fit_leaves_a_model_that_can_be_fitted(self):
         X, Y, _ = data(20, wrong=2)
         model = RobustGP(X, Y)
