@@ -113,11 +113,11 @@ WORKS = {
 }
 
 
-def contaminated_data(n: int, seed: int) -> tuple[Tensor, Tensor]:
-    """The first n Sobol points of Hartmann-6, ``n x 6``, and readings, ``n x 1``, a tenth of them wrong."""
-    problem = Function("hartmann6").make()
+def contaminated_data(n: int, seed: int, share: float = 0.1, name: str = "hartmann6") -> tuple[Tensor, Tensor]:
+    """The first n Sobol points of a function, ``n x d``, and readings, ``n x 1``, this share of them wrong."""
+    problem = Function(name).make()
     X = SobolEngine(problem.d, scramble=True, seed=seed).draw(n, dtype=torch.float64)
-    draws = draw(problem.name, Shift(0.1, 10.0, "good"), seed, n)
+    draws = draw(problem.name, Shift(share, 10.0, "good") if share else None, seed, n)
     return X, torch.tensor([[draws.observation(problem, x, t)] for t, x in enumerate(X)], dtype=torch.float64)
 
 
