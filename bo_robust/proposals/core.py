@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
-from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
-from botorch.acquisition.multi_objective.objective import IdentityMCMultiOutputObjective
+from botorch.acquisition.multi_objective.objective import GenericMCMultiOutputObjective
 from botorch.acquisition.objective import GenericMCObjective
 from botorch.exceptions import BotorchWarning
 from botorch.models import ModelListGP, SingleTaskGP
@@ -30,7 +29,8 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from bo_robust.acquisition.exclusion import Elsewhere, WhereTrialsSucceed
-from bo_robust.acquisition.noisy_improvement import noisy_improvement
+from bo_robust.acquisition.hypervolume_improvement import NoisyHypervolumeImprovement
+from bo_robust.acquisition.noisy_improvement import LatentModels, noisy_improvement
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.models import marginal_moments, suggest_replicates
 from bo_robust.models.robust.slips import Slip
@@ -353,23 +353,19 @@ def _acquisition(fitted: Fitted, pending: Tensor | None) -> Any:
     every = torch.ones_like(fitted.feasible)
     baseline = fitted.U[next(rows for rows in (fitted.recommendable, fitted.feasible, every) if rows.any())]
     options: dict[str, Any] = {"X_pending": pending, "prune_baseline": True}
-    if fitted.constraints:
-        options["constraints"] = [partial(_output, j) for j in range(m, len(fitted.outcomes))]
     if not fitted.problem.outputs.several:
         return noisy_improvement(fitted.model, baseline, **options)
+    model = LatentModels([sided.model for sided in fitted.outcomes])
+    if fitted.constraints:
+        options["constraints"] = [partial(model.outcome, j) for j in range(m, len(fitted.outcomes))]
     if m == 1:
-        objective = GenericMCObjective(partial(_output, 0))
-        return qLogNoisyExpectedImprovement(fitted.model, baseline, objective=objective, **options)
+        objective = GenericMCObjective(partial(model.outcome, 0))
+        return qLogNoisyExpectedImprovement(model, baseline, objective=objective, **options)
     with torch.no_grad():
         mean = fitted.model.posterior(baseline).mean[:, :m]
-    front = mean[is_non_dominated(mean)]
-    return qLogNoisyExpectedHypervolumeImprovement(
-        fitted.model,
-        infer_reference_point(front),
-        baseline,
-        objective=IdentityMCMultiOutputObjective(outcomes=list(range(m)), num_outcomes=len(fitted.outcomes)),
-        **options,
-    )
+    ref_point = infer_reference_point(mean[is_non_dominated(mean)])
+    objectives = GenericMCMultiOutputObjective(partial(model.first_outcomes, m))
+    return NoisyHypervolumeImprovement(model, ref_point, baseline, objective=objectives, **options)
 
 
 @contextmanager
@@ -385,7 +381,3 @@ def seeded(problem: Problem, purpose: str, index: int) -> Iterator[None]:
             warnings.simplefilter("ignore", category)
         warnings.filterwarnings("ignore", "Optimization failed (in|on)", RuntimeWarning)
         yield
-
-
-def _output(j: int, Z: Tensor, X: Tensor | None = None) -> Tensor:
-    return Z[..., j]

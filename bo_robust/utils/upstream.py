@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
+from botorch.acquisition.multi_objective import logei
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.transforms.outcome import Standardize
 from botorch.models.utils import gpt_posterior_settings
@@ -29,6 +30,7 @@ _holders: list[None] = []  # one for each thread within a posterior
 # module:Class.name, or module:name
 USED = (
     "botorch.acquisition.input_constructors:ACQF_INPUT_CONSTRUCTOR_REGISTRY",
+    "botorch.acquisition.multi_objective.logei:_load_attempted",
     "botorch.models.gpytorch:GPyTorchModel._validate_tensor_args",
     "botorch.models.model:Model._has_transformed_inputs",
     "botorch.models.model:Model._original_train_inputs",
@@ -60,6 +62,7 @@ OVERRIDDEN = (
     "gpytorch:Module._clear_cache",
     "gpytorch.likelihoods:GaussianLikelihood._shaped_noise_covar",
     "gpytorch.models.exact_gp:ExactGP._get_test_prior_mean_and_covariances",
+    "botorch.acquisition.multi_objective.logei:qLogExpectedHypervolumeImprovement._compute_log_qehvi",
     "botorch.models.gpytorch:GPyTorchModel._num_outputs",
     "botorch.models.higher_order_gp:HigherOrderGP._supports_cache_root",
     "botorch.models.map_saas:EnsembleMapSaasSingleTaskGP._supports_batched_models",
@@ -84,6 +87,16 @@ def register_input_constructor(acquisition: type[Any], constructor: Callable[...
 
     if acquisition not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:
         acqf_input_constructor(acquisition)(constructor)
+
+
+@contextmanager
+def no_compilation() -> Iterator[None]:
+    """Make hypervolume improvement without BoTorch's C++, which it compiles at the first."""
+    attempted, logei._load_attempted = logei._load_attempted, True
+    try:
+        yield
+    finally:
+        logei._load_attempted = attempted
 
 
 def check_tensor_args(X: Tensor, Y: Tensor) -> None:

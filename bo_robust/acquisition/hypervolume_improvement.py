@@ -1,0 +1,53 @@
+"""Noisy hypervolume improvement, without the C++ that BoTorch compiles for it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
+from botorch.utils.objective import compute_smoothed_feasibility_indicator
+from botorch.utils.safe_math import log_fatplus
+from torch import Tensor
+
+from bo_robust.utils.upstream import no_compilation
+
+LONGEST = 1e10  # side of a cell without an end, as in BoTorch
+
+
+class NoisyHypervolumeImprovement(qLogNoisyExpectedHypervolumeImprovement):
+    """``qLogNoisyExpectedHypervolumeImprovement``, whose value at one point is written out.
+
+    BoTorch compiles C++ when it is first used. That takes half a minute in silence, and prints errors where there is no
+    compiler. One point has one subset, so its improvement is a sum over the cells that no design dominates. Value and
+    gradient take a third of the time of the C++ (0.8 and 2.9 ms, two objectives, 8 starts).
+    """
+
+    cell_lower_bounds: Tensor
+    cell_upper_bounds: Tensor
+    objective: Any
+    eta: Any
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        with no_compilation():
+            super().__init__(*args, **options)
+
+    def _compute_log_qehvi(self, samples: Tensor, X: Tensor | None = None) -> Tensor:
+        """Values ``b`` from samples ``s x b x 1 x m``; of several points by BoTorch."""
+        f = self.objective(samples, X=X)
+        if f.shape[-2] > 1 or self.cell_lower_bounds.ndim > 3 or not self.fat or f.dtype != torch.float64:
+            return super()._compute_log_qehvi(samples, X)
+        cells = len(f), *[1] * (f.ndim - 3), *self.cell_lower_bounds.shape[1:]
+        lower, upper = self.cell_lower_bounds.view(cells), self.cell_upper_bounds.view(cells)
+        side = (upper.clamp_max(LONGEST) - lower).clamp_min(torch.finfo(f.dtype).tiny).log()
+        above = log_fatplus(f - lower, tau=self.tau_relu)
+        # BoTorch's smooth minimum of two, `fatmin`.
+        apart = (above - side).abs() / self.tau_max
+        blurred = self.tau_max * (2.0 / (2.0 + apart * (2.0 + apart))).log1p()
+        log_volume = (torch.minimum(above, side) - blurred).sum(-1)
+        if self.constraints is not None:
+            log_volume = log_volume + compute_smoothed_feasibility_indicator(
+                self.constraints, samples, self.eta, log=True, fat=self.fat
+            )
+        return log_volume.logsumexp((0, -1)) - math.log(len(f))

@@ -1,0 +1,54 @@
+import pytest
+import torch
+import torch.utils.cpp_extension
+from botorch.acquisition.multi_objective import logei
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.sampling import SobolQMCNormalSampler
+
+from bo_robust.acquisition.hypervolume_improvement import NoisyHypervolumeImprovement
+
+
+@pytest.fixture
+def no_compiler(monkeypatch):
+    """BoTorch before its first hypervolume, where compiling fails; the list of what was to be compiled."""
+    asked = []
+
+    def load(**options):
+        asked.append(options["name"])
+        raise RuntimeError("no C++ compiler")
+
+    monkeypatch.setattr(torch.utils.cpp_extension, "load", load)
+    monkeypatch.setattr(logei, "_C", None)
+    monkeypatch.setattr(logei, "_load_attempted", False)
+    return asked
+
+
+def acquisition(kind, m, pending=0, **options):
+    """Of m distances to random points, on a grid of designs some of which are equal."""
+    g = torch.Generator().manual_seed(m)
+    X, centers = (torch.rand(k, 2, generator=g, dtype=torch.float64) for k in (15, m))
+    X = torch.cat([X, X[:3]])
+    models = ModelListGP(*(SingleTaskGP(X, -torch.cdist(X, center[None])) for center in centers)).eval()
+    X_pending = torch.rand(pending, 2, generator=g, dtype=torch.float64) if pending else None
+    sampler = SobolQMCNormalSampler(torch.Size([32]), seed=0)
+    return kind(models, [-1.0] * m, X, sampler, X_pending=X_pending, **options)
+
+
+@pytest.mark.parametrize("m", [2, 3])
+@pytest.mark.parametrize("options", [{}, {"pending": 2}, {"constraints": [lambda Z: Z[..., 0] + 0.4]}])
+@pytest.mark.parametrize("shape", [(7, 1), (2, 3, 1), (4, 2)])
+def test_values_and_gradients_are_those_of_botorch(no_compiler, m, options, shape):
+    ours = acquisition(NoisyHypervolumeImprovement, m, **options)
+    assert no_compiler == []
+    with pytest.warns(UserWarning, match="no C\\+\\+ compiler"):
+        theirs = acquisition(logei.qLogNoisyExpectedHypervolumeImprovement, m, **options)
+    assert no_compiler == ["logei_fused_ext"]
+    X = torch.rand(*shape, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(9), requires_grad=True)
+    values = ours(X), theirs(X)
+    torch.testing.assert_close(*values, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(*(torch.autograd.grad(v.sum(), X)[0] for v in values), rtol=1e-8, atol=1e-8)
+
+
+def test_botorch_compiles_for_those_who_use_it_afterwards(no_compiler):
+    acquisition(NoisyHypervolumeImprovement, 2)
+    assert not logei._load_attempted
