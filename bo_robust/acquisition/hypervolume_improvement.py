@@ -16,7 +16,7 @@ from bo_robust.utils.upstream import no_compilation
 LONGEST = 1e10  # side of a cell without an end, as in BoTorch
 
 
-class NoisyHypervolumeImprovement(qLogNoisyExpectedHypervolumeImprovement):
+class OnePointLogNoisyExpectedHypervolumeImprovement(qLogNoisyExpectedHypervolumeImprovement):
     """``qLogNoisyExpectedHypervolumeImprovement``, whose value at one point is written out.
 
     BoTorch compiles C++ when it is first used. That takes half a minute in silence, and prints errors where there is no

@@ -29,7 +29,7 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from bo_robust.acquisition.exclusion import Elsewhere, WhereTrialsSucceed
-from bo_robust.acquisition.hypervolume_improvement import NoisyHypervolumeImprovement
+from bo_robust.acquisition.hypervolume_improvement import OnePointLogNoisyExpectedHypervolumeImprovement
 from bo_robust.acquisition.noisy_improvement import LatentModels, noisy_improvement
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.models import marginal_moments, suggest_replicates
@@ -365,7 +365,7 @@ def _acquisition(fitted: Fitted, pending: Tensor | None) -> Any:
         mean = fitted.model.posterior(baseline).mean[:, :m]
     ref_point = infer_reference_point(mean[is_non_dominated(mean)])
     objectives = GenericMCMultiOutputObjective(partial(model.first_outcomes, m))
-    return NoisyHypervolumeImprovement(model, ref_point, baseline, objective=objectives, **options)
+    return OnePointLogNoisyExpectedHypervolumeImprovement(model, ref_point, baseline, objective=objectives, **options)
 
 
 @contextmanager

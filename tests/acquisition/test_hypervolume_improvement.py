@@ -5,7 +5,7 @@ from botorch.acquisition.multi_objective import logei
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.sampling import SobolQMCNormalSampler
 
-from bo_robust.acquisition.hypervolume_improvement import NoisyHypervolumeImprovement
+from bo_robust.acquisition.hypervolume_improvement import OnePointLogNoisyExpectedHypervolumeImprovement
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def acquisition(kind, m, pending=0, **options):
 @pytest.mark.parametrize("options", [{}, {"pending": 2}, {"constraints": [lambda Z: Z[..., 0] + 0.4]}])
 @pytest.mark.parametrize("shape", [(7, 1), (2, 3, 1), (4, 2)])
 def test_values_and_gradients_are_those_of_botorch(no_compiler, m, options, shape):
-    ours = acquisition(NoisyHypervolumeImprovement, m, **options)
+    ours = acquisition(OnePointLogNoisyExpectedHypervolumeImprovement, m, **options)
     assert no_compiler == []
     with pytest.warns(UserWarning, match="no C\\+\\+ compiler"):
         theirs = acquisition(logei.qLogNoisyExpectedHypervolumeImprovement, m, **options)
@@ -50,5 +50,5 @@ def test_values_and_gradients_are_those_of_botorch(no_compiler, m, options, shap
 
 
 def test_botorch_compiles_for_those_who_use_it_afterwards(no_compiler):
-    acquisition(NoisyHypervolumeImprovement, 2)
+    acquisition(OnePointLogNoisyExpectedHypervolumeImprovement, 2)
     assert not logei._load_attempted
