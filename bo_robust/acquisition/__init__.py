@@ -2,8 +2,8 @@
 
 from bo_robust.acquisition import input_constructors
 from bo_robust.acquisition.elimination import Elimination, EliminationUCB, eliminate
-from bo_robust.acquisition.hypervolume_improvement import OnePointLogNoisyExpectedHypervolumeImprovement
 from bo_robust.acquisition.lnso import optimize_lnso, search_lacing_value
+from bo_robust.acquisition.several_outcomes import OnePointLogNoisyExpectedHypervolumeImprovement
 from bo_robust.acquisition.ucb import GPUCB
 from bo_robust.acquisition.value_at_risk import StableOpt, ValueAtRiskUCB, recommend_design
 

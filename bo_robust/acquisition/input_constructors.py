@@ -10,7 +10,7 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from bo_robust.acquisition.elimination import EliminationUCB, eliminate
-from bo_robust.acquisition.hypervolume_improvement import OnePointLogNoisyExpectedHypervolumeImprovement
+from bo_robust.acquisition.several_outcomes import OnePointLogNoisyExpectedHypervolumeImprovement
 from bo_robust.acquisition.ucb import GPUCB, reference
 from bo_robust.acquisition.value_at_risk import StableOpt, ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.objective import GenericMCObjective, PosteriorTransform
-from botorch.models.gpytorch import GPyTorchModel, ModelListGPyTorchModel
+from botorch.models.gpytorch import GPyTorchModel
 from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
-from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale
+from bo_robust.models.robust.outcome_scale import OutcomeScale
 from bo_robust.models.robust.posterior import ScaledPosterior
 
 
@@ -68,24 +67,3 @@ class LatentModel(GPyTorchModel):
         assert isinstance(posterior, ScaledPosterior)
         latent: GPyTorchPosterior = posterior.latent
         return latent if posterior_transform is None else posterior_transform(latent)
-
-
-class LatentModels(ModelListGPyTorchModel):
-    """Models of several outcomes, each on the scale on which it is Gaussian.
-
-    BoTorch would sample outcomes of a learnt scale from a Gaussian of the same moments.
-    """
-
-    def __init__(self, models: Sequence[Any]) -> None:
-        scales = [getattr(model, "outcome_scale", IDENTITY) for model in models]
-        pairs = zip(models, scales, strict=True)
-        super().__init__(*(model if scale.is_identity else LatentModel(model) for model, scale in pairs))
-        self.scales = scales
-
-    def outcome(self, j: int, W: Tensor, X: Tensor | None = None) -> Tensor:
-        """Samples of outcome j, of samples of all latent values ``... x m``."""
-        return self.scales[j].untransform(W[..., j])
-
-    def first_outcomes(self, k: int, W: Tensor, X: Tensor | None = None) -> Tensor:
-        """Samples of the first k outcomes, ``... x k``."""
-        return torch.stack([self.outcome(j, W) for j in range(k)], -1)

@@ -29,9 +29,9 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from bo_robust.acquisition.exclusion import Elsewhere, WhereTrialsSucceed
-from bo_robust.acquisition.hypervolume_improvement import OnePointLogNoisyExpectedHypervolumeImprovement
-from bo_robust.acquisition.noisy_improvement import LatentModels, noisy_improvement
+from bo_robust.acquisition.noisy_improvement import noisy_improvement
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
+from bo_robust.acquisition.several_outcomes import LatentModels, OnePointLogNoisyExpectedHypervolumeImprovement
 from bo_robust.models import marginal_moments, suggest_replicates
 from bo_robust.models.robust.slips import Slip
 from bo_robust.models.verdict import Prediction, Verdict, predict, reliable_model, verdict_of

@@ -5,7 +5,7 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from bo_robust.acquisition.noisy_improvement import LatentModels, noisy_improvement
+from bo_robust.acquisition.noisy_improvement import noisy_improvement
 from bo_robust.models import RobustGP
 
 
@@ -47,14 +47,3 @@ def test_values_are_those_of_plain_noisy_improvement(pending, prune):
 def test_a_model_without_a_scale_gets_noisy_improvement_of_botorch():
     model = skewed(outcome_scale=None)
     assert noisy_improvement(model, model.train_X_all).model is model
-
-
-def test_models_of_several_outcomes_are_sampled_as_each_alone():
-    models = [skewed(), skewed(outcome_scale=None)]
-    latent = LatentModels(models)
-    X, base = torch.rand(5, 2, dtype=torch.float64), torch.randn(3, 5, 2, dtype=torch.float64)
-    W = latent.posterior(X).rsample_from_base_samples(torch.Size([3]), base)
-    for j, model in enumerate(models):
-        own = model.posterior(X).rsample_from_base_samples(torch.Size([3]), base[..., j])
-        torch.testing.assert_close(latent.outcome(j, W), own[..., 0])
-        torch.testing.assert_close(latent.first_outcomes(2, W)[..., j], own[..., 0])

@@ -5,7 +5,8 @@ from botorch.acquisition.multi_objective import logei
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.sampling import SobolQMCNormalSampler
 
-from bo_robust.acquisition.hypervolume_improvement import OnePointLogNoisyExpectedHypervolumeImprovement
+from bo_robust.acquisition.several_outcomes import LatentModels, OnePointLogNoisyExpectedHypervolumeImprovement
+from tests.acquisition.test_noisy_improvement import skewed
 
 
 @pytest.fixture
@@ -52,3 +53,14 @@ def test_values_and_gradients_are_those_of_botorch(no_compiler, m, options, shap
 def test_botorch_compiles_for_those_who_use_it_afterwards(no_compiler):
     acquisition(OnePointLogNoisyExpectedHypervolumeImprovement, 2)
     assert not logei._load_attempted
+
+
+def test_outcomes_are_sampled_as_each_alone():
+    models = [skewed(), skewed(outcome_scale=None)]
+    latent = LatentModels(models)
+    X, base = torch.rand(5, 2, dtype=torch.float64), torch.randn(3, 5, 2, dtype=torch.float64)
+    W = latent.posterior(X).rsample_from_base_samples(torch.Size([3]), base)
+    for j, model in enumerate(models):
+        own = model.posterior(X).rsample_from_base_samples(torch.Size([3]), base[..., j])
+        torch.testing.assert_close(latent.outcome(j, W), own[..., 0])
+        torch.testing.assert_close(latent.first_outcomes(2, W)[..., j], own[..., 0])

@@ -1,19 +1,44 @@
-"""Noisy hypervolume improvement, without the C++ that BoTorch compiles for it."""
+"""Improvement of several outcomes: in learnt scales, and without the C++ that BoTorch compiles."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
+from botorch.models.gpytorch import ModelListGPyTorchModel
 from botorch.utils.objective import compute_smoothed_feasibility_indicator
 from botorch.utils.safe_math import log_fatplus
 from torch import Tensor
 
+from bo_robust.acquisition.noisy_improvement import LatentModel
+from bo_robust.models.robust.outcome_scale import IDENTITY
 from bo_robust.utils.upstream import no_compilation
 
 LONGEST = 1e10  # side of a cell without an end, as in BoTorch
+
+
+class LatentModels(ModelListGPyTorchModel):
+    """Models of several outcomes, each on the scale on which it is Gaussian.
+
+    BoTorch would sample outcomes of a learnt scale from a Gaussian of the same moments.
+    """
+
+    def __init__(self, models: Sequence[Any]) -> None:
+        scales = [getattr(model, "outcome_scale", IDENTITY) for model in models]
+        pairs = zip(models, scales, strict=True)
+        super().__init__(*(model if scale.is_identity else LatentModel(model) for model, scale in pairs))
+        self.scales = scales
+
+    def outcome(self, j: int, W: Tensor, X: Tensor | None = None) -> Tensor:
+        """Samples of outcome j, of samples of all latent values ``... x m``."""
+        return self.scales[j].untransform(W[..., j])
+
+    def first_outcomes(self, k: int, W: Tensor, X: Tensor | None = None) -> Tensor:
+        """Samples of the first k outcomes, ``... x k``."""
+        return torch.stack([self.outcome(j, W) for j in range(k)], -1)
 
 
 class OnePointLogNoisyExpectedHypervolumeImprovement(qLogNoisyExpectedHypervolumeImprovement):
