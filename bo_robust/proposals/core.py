@@ -30,7 +30,7 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from bo_robust.acquisition.exclusion import Elsewhere, WhereTrialsSucceed
-from bo_robust.acquisition.noisy_improvement import noisy_improvement
+from bo_robust.acquisition.noisy_improvement import OnePointLogNoisyExpectedImprovement
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.models import marginal_moments, suggest_replicates
 from bo_robust.models.robust.slips import Slip
@@ -356,7 +356,7 @@ def _acquisition(fitted: Fitted, pending: Tensor | None) -> Any:
     if fitted.constraints:
         options["constraints"] = [partial(_output, j) for j in range(m, len(fitted.outcomes))]
     if not fitted.problem.outputs.several:
-        return noisy_improvement(fitted.model, baseline, **options)
+        return OnePointLogNoisyExpectedImprovement(fitted.model, baseline, **options)
     if m == 1:
         objective = GenericMCObjective(partial(_output, 0))
         return qLogNoisyExpectedImprovement(fitted.model, baseline, objective=objective, **options)
