@@ -124,6 +124,13 @@ def test_several_outputs_and_designs_are_those_of_botorch():
     torch.testing.assert_close(ours(one), before)
 
 
+def test_it_moves_to_another_dtype():
+    X, Y = readings()
+    acqf, x = OnePointLogNoisyExpectedImprovement(SingleTaskGP(X, Y), X), designs(X)
+    before = acqf(x)
+    torch.testing.assert_close(acqf.float()(x.float()).double(), before, rtol=1e-2, atol=1e-2)
+
+
 def test_searches_end_at_the_same_design():
     for wrong in (0, 2):
         X, Y = readings(wrong=wrong)
