@@ -30,7 +30,7 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from bo_robust.acquisition.exclusion import Elsewhere, WhereTrialsSucceed
-from bo_robust.acquisition.noisy_improvement import OnePointLogNoisyExpectedImprovement
+from bo_robust.acquisition.noisy_improvement import OnePointLogNoisyExpectedImprovement, contenders
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.models import marginal_moments, suggest_replicates
 from bo_robust.models.robust.slips import Slip
@@ -166,6 +166,11 @@ class Fitted:
         return models[0] if len(models) == 1 else ModelListGP(*models)
 
     @cached_property
+    def predictions(self) -> list[Prediction]:
+        """Those of the objectives at the designs measured."""
+        return [sided.predict(self.U) for sided in self.objectives]
+
+    @cached_property
     def known_pending(self) -> Tensor:
         """Rows of the pending designs that the acquisition function gets, the foremost where they are many."""
         problem = self.problem
@@ -267,7 +272,7 @@ def search(fitted: Fitted, chosen: Tensor, trial: int) -> Tensor:
 def expected(fitted: Fitted) -> Tensor:
     """Means of the objectives at the designs measured, ``n x m``, in units of Y."""
     outputs, m = fitted.problem.outputs, len(fitted.objectives)
-    mean = torch.stack([sided.predict(fitted.U).mean for sided in fitted.objectives], -1)
+    mean = torch.stack([prediction.mean for prediction in fitted.predictions], -1)
     return outputs.center[:m] + outputs.scale[:m] * mean.cpu()
 
 
@@ -295,7 +300,7 @@ def recommend(fitted: Fitted) -> Recommendation:
         may &= constraint.predict(fitted.U).mean <= 0.0
     if not may.any():
         return Recommendation()
-    found = torch.stack(objective.predict(fitted.U))
+    found = torch.stack(fitted.predictions[0])
     row = int(found[0].where(may, -math.inf).argmax())
     return _in_units(problem.outputs, row, found[:, row])
 
@@ -356,7 +361,7 @@ def _acquisition(fitted: Fitted, pending: Tensor | None) -> Any:
     if fitted.constraints:
         options["constraints"] = [partial(_output, j) for j in range(m, len(fitted.outcomes))]
     if not fitted.problem.outputs.several:
-        return OnePointLogNoisyExpectedImprovement(fitted.model, baseline, **options)
+        return OnePointLogNoisyExpectedImprovement(fitted.model, contenders(fitted.model, baseline), **options)
     if m == 1:
         objective = GenericMCObjective(partial(_output, 0))
         return qLogNoisyExpectedImprovement(fitted.model, baseline, objective=objective, **options)
