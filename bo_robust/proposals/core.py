@@ -29,7 +29,7 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from bo_robust.acquisition.exclusion import Elsewhere, WhereTrialsSucceed
-from bo_robust.acquisition.noisy_improvement import noisy_improvement
+from bo_robust.acquisition.noisy_improvement import OnePointLogNoisyExpectedImprovement, contenders
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.acquisition.several_outcomes import LatentModels, OnePointLogNoisyExpectedHypervolumeImprovement
 from bo_robust.models import marginal_moments, suggest_replicates
@@ -166,6 +166,11 @@ class Fitted:
         return models[0] if len(models) == 1 else ModelListGP(*models)
 
     @cached_property
+    def predictions(self) -> list[Prediction]:
+        """Those of the objectives at the designs measured."""
+        return [sided.predict(self.U) for sided in self.objectives]
+
+    @cached_property
     def known_pending(self) -> Tensor:
         """Rows of the pending designs that the acquisition function gets, the foremost where they are many."""
         problem = self.problem
@@ -267,7 +272,7 @@ def search(fitted: Fitted, chosen: Tensor, trial: int) -> Tensor:
 def expected(fitted: Fitted) -> Tensor:
     """Means of the objectives at the designs measured, ``n x m``, in units of Y."""
     outputs, m = fitted.problem.outputs, len(fitted.objectives)
-    mean = torch.stack([sided.predict(fitted.U).mean for sided in fitted.objectives], -1)
+    mean = torch.stack([prediction.mean for prediction in fitted.predictions], -1)
     return outputs.center[:m] + outputs.scale[:m] * mean.cpu()
 
 
@@ -295,7 +300,7 @@ def recommend(fitted: Fitted) -> Recommendation:
         may &= constraint.predict(fitted.U).mean <= 0.0
     if not may.any():
         return Recommendation()
-    found = torch.stack(objective.predict(fitted.U))
+    found = torch.stack(fitted.predictions[0])
     row = int(found[0].where(may, -math.inf).argmax())
     return _in_units(problem.outputs, row, found[:, row])
 
@@ -354,7 +359,7 @@ def _acquisition(fitted: Fitted, pending: Tensor | None) -> Any:
     baseline = fitted.U[next(rows for rows in (fitted.recommendable, fitted.feasible, every) if rows.any())]
     options: dict[str, Any] = {"X_pending": pending, "prune_baseline": True}
     if not fitted.problem.outputs.several:
-        return noisy_improvement(fitted.model, baseline, **options)
+        return OnePointLogNoisyExpectedImprovement(fitted.model, contenders(fitted.model, baseline), **options)
     model = LatentModels([sided.model for sided in fitted.outcomes])
     if fitted.constraints:
         options["constraints"] = [partial(model.outcome, j) for j in range(m, len(fitted.outcomes))]

@@ -10,8 +10,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from botorch.acquisition.multi_objective import logei
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.transforms.outcome import Standardize
@@ -31,6 +32,12 @@ _holders: list[None] = []  # one for each thread within a posterior
 USED = (
     "botorch.acquisition.input_constructors:ACQF_INPUT_CONSTRUCTOR_REGISTRY",
     "botorch.acquisition.multi_objective.logei:_load_attempted",
+    "botorch.acquisition.logei:qLogNoisyExpectedImprovement._baseline_L",
+    "botorch.acquisition.logei:qLogNoisyExpectedImprovement._baseline_best_f",
+    "botorch.acquisition.logei:qLogNoisyExpectedImprovement._cache_root",
+    "botorch.acquisition.logei:qLogNoisyExpectedImprovement._constraints",
+    "botorch.acquisition.logei:qLogNoisyExpectedImprovement._fat",
+    "botorch.acquisition.logei:qLogNoisyExpectedImprovement._set_sampler",
     "botorch.models.gpytorch:GPyTorchModel._validate_tensor_args",
     "botorch.models.model:Model._has_transformed_inputs",
     "botorch.models.model:Model._original_train_inputs",
@@ -57,6 +64,7 @@ USED = (
     "bofire.surrogates.api:SingleTaskGPSurrogate._preprocess_experiments",
 )
 OVERRIDDEN = (
+    "botorch.acquisition.logei:qLogNoisyExpectedImprovement._init_baseline",
     "torch.nn:Module._apply",
     "torch.nn:Module._load_from_state_dict",
     "gpytorch:Module._clear_cache",
@@ -97,6 +105,30 @@ def no_compilation() -> Iterator[None]:
         yield
     finally:
         logei._load_attempted = attempted
+
+
+class Beside(NamedTuple):
+    """How noisy improvement samples at a design beside the baseline.
+
+    Attributes:
+        root: ``r x r`` Cholesky factor of the covariance of f at the baseline.
+        best: The best of each sample there, ``S``.
+        eps: Normal numbers of the baseline and a design, ``S x (r + 1)``.
+    """
+
+    root: Tensor
+    best: Tensor
+    eps: Tensor
+
+
+def sampling_beside_baseline(acqf: Any) -> Beside | None:
+    """How BoTorch's ``qLogNoisyExpectedImprovement`` samples at one design; None where it keeps no root, and others."""
+    if not (acqf._cache_root and acqf._fat) or acqf._constraints is not None:
+        return None
+    X = torch.cat([acqf.X_baseline, acqf.X_baseline[:1]]).unsqueeze(0)
+    acqf._set_sampler(q_in=1, posterior=acqf.model.posterior(X, posterior_transform=acqf.posterior_transform))
+    best = acqf._baseline_best_f.flatten()
+    return Beside(acqf._baseline_L, best, acqf.sampler.base_samples.reshape(len(best), -1))
 
 
 def check_tensor_args(X: Tensor, Y: Tensor) -> None:
