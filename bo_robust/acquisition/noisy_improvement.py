@@ -115,8 +115,8 @@ class JointSamples(torch.nn.Module):
         shape: The shape of its kernel.
         strategy: Its prediction strategy.
         B: ``r x d`` designs, as the kernel sees them.
-        beside: How BoTorch samples beside those at B.
         affine: Unit and shift.
+        beside: How BoTorch samples beside those at B.
     """
 
     radial: Callable[[Tensor], Tensor]
@@ -131,7 +131,7 @@ class JointSamples(torch.nn.Module):
     eps: Tensor
     eps_design: Tensor
 
-    def __init__(self, gp: Any, shape: Shape, strategy: Any, B: Tensor, beside: Beside, affine: Affine) -> None:
+    def __init__(self, gp: Any, shape: Shape, strategy: Any, B: Tensor, affine: Affine, beside: Beside) -> None:
         super().__init__()
         self.gp, self.radial = gp, shape.radial.of
         (T,), (unit, shift), size = gp.train_inputs, affine, affine.unit.abs()
@@ -167,18 +167,22 @@ def joint_samples(acqf: qLogNoisyExpectedImprovement) -> JointSamples | None:
 
     This alone decides whether noisy improvement is written out.
     """
-    model: Any = acqf.model
-    gp, X = model.latent_of if isinstance(model, LatentModel) else model, acqf.X_baseline
-    if gp is model and type(acqf.objective) is not IdentityMCObjective:
+    if not isinstance(acqf.model, LatentModel) and type(acqf.objective) is not IdentityMCObjective:
         return None
-    exact = exact_strategy(gp, X) if acqf.X_pending is None and X.ndim == 2 else None
+    X = acqf.X_baseline
+    exact = exact_gp(acqf.model, X, acqf.posterior_transform) if acqf.X_pending is None and X.ndim == 2 else None
+    beside = None if exact is None else sampling_beside_baseline(acqf)
+    return None if exact is None or beside is None else JointSamples(*exact, beside)
+
+
+def exact_gp(model: Any, X: Tensor, transform: Any = None) -> tuple[Any, Shape, Any, Tensor, Affine] | None:
+    """The first arguments of :class:`JointSamples` at designs ``r x d``; None where the model is another one."""
+    gp = model.latent_of if isinstance(model, LatentModel) else model
+    exact = exact_strategy(gp, X)
     if exact is None:
         return None
-    shape, affine = shape_of(gp.covar_module), _affine(gp, acqf.posterior_transform)
-    beside = None if shape is None or affine is None else sampling_beside_baseline(acqf)
-    if shape is None or affine is None or beside is None:
-        return None
-    return JointSamples(gp, shape, *exact, beside, affine)
+    shape, affine = shape_of(gp.covar_module), _affine(gp, transform)
+    return None if shape is None or affine is None else (gp, shape, *exact, affine)
 
 
 def _affine(gp: Any, transform: Any) -> Affine | None:

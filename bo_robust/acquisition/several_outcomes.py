@@ -11,11 +11,12 @@ from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolu
 from botorch.models.gpytorch import ModelListGPyTorchModel
 from botorch.utils.objective import compute_smoothed_feasibility_indicator
 from botorch.utils.safe_math import log_fatplus
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from bo_robust.acquisition.noisy_improvement import LatentModel
+from bo_robust.acquisition.noisy_improvement import JointSamples, LatentModel, exact_gp
 from bo_robust.models.robust.outcome_scale import IDENTITY
-from bo_robust.utils.upstream import no_compilation
+from bo_robust.utils.upstream import no_compilation, sampling_of_outcomes
 
 LONGEST = 1e10  # side of a cell without an end, as in BoTorch
 
@@ -57,6 +58,25 @@ class OnePointLogNoisyExpectedHypervolumeImprovement(qLogNoisyExpectedHypervolum
     def __init__(self, *args: Any, **options: Any) -> None:
         with no_compilation():
             super().__init__(*args, **options)
+
+    def _set_cell_bounds(self, num_new_points: int) -> None:
+        super()._set_cell_bounds(num_new_points)
+        self.joint_samples = torch.nn.ModuleList()
+        with torch.no_grad():
+            exact = [exact_gp(model, self.X_baseline) for model in getattr(self.model, "models", ())]
+            if exact and None not in exact:
+                outcomes = zip(exact, sampling_of_outcomes(self), strict=False)  # of which there may be none
+                self.joint_samples.extend(JointSamples(*gp, beside) for gp, beside in outcomes if gp is not None)
+
+    @t_batch_mode_transform()  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """Values ``b`` at designs ``b x q x d``."""
+        if X.shape[-2] > 1 or not self.joint_samples:
+            several: Tensor = super().forward(X)
+            return several
+        x = X.flatten(0, -2)
+        samples = torch.stack([sample(x).mT for sample in self.joint_samples], -1).unsqueeze(-2)
+        return self._compute_log_qehvi(samples, x.unsqueeze(-2)).reshape(X.shape[:-2])
 
     def _compute_log_qehvi(self, samples: Tensor, X: Tensor | None = None) -> Tensor:
         """Values ``b`` from samples ``s x b x 1 x m``; of several points by BoTorch."""

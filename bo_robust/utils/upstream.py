@@ -32,6 +32,7 @@ _holders: list[None] = []  # one for each thread within a posterior
 USED = (
     "botorch.acquisition.input_constructors:ACQF_INPUT_CONSTRUCTOR_REGISTRY",
     "botorch.acquisition.multi_objective.logei:_load_attempted",
+    "botorch.acquisition.multi_objective.logei:qLogNoisyExpectedHypervolumeImprovement._max_iep",
     "botorch.acquisition.logei:qLogNoisyExpectedImprovement._baseline_L",
     "botorch.acquisition.logei:qLogNoisyExpectedImprovement._baseline_best_f",
     "botorch.acquisition.logei:qLogNoisyExpectedImprovement._cache_root",
@@ -71,6 +72,7 @@ OVERRIDDEN = (
     "gpytorch.likelihoods:GaussianLikelihood._shaped_noise_covar",
     "gpytorch.models.exact_gp:ExactGP._get_test_prior_mean_and_covariances",
     "botorch.acquisition.multi_objective.logei:qLogExpectedHypervolumeImprovement._compute_log_qehvi",
+    "botorch.acquisition.multi_objective.logei:qLogNoisyExpectedHypervolumeImprovement._set_cell_bounds",
     "botorch.models.gpytorch:GPyTorchModel._num_outputs",
     "botorch.models.higher_order_gp:HigherOrderGP._supports_cache_root",
     "botorch.models.map_saas:EnsembleMapSaasSingleTaskGP._supports_batched_models",
@@ -129,6 +131,17 @@ def sampling_beside_baseline(acqf: Any) -> Beside | None:
     acqf._set_sampler(q_in=1, posterior=acqf.model.posterior(X, posterior_transform=acqf.posterior_transform))
     best = acqf._baseline_best_f.flatten()
     return Beside(acqf._baseline_L, best, acqf.sampler.base_samples.reshape(len(best), -1))
+
+
+def sampling_of_outcomes(acqf: Any) -> list[Beside]:
+    """How BoTorch's ``qLogNoisyExpectedHypervolumeImprovement`` samples each outcome at one design; of others none."""
+    X = acqf.X_baseline
+    if not (acqf._cache_root and acqf.cache_pending and acqf.incremental_nehvi and len(X)) or acqf._max_iep:
+        return []
+    acqf.q_in = -1  # or a baseline of one design would keep its numbers
+    acqf._set_sampler(q_in=1, posterior=acqf.model.posterior(torch.cat([X, X[:1]]).unsqueeze(0)))
+    eps = acqf.sampler.base_samples.flatten(0, -3).unbind(-1)
+    return [Beside(root, X[:0], e) for root, e in zip(acqf._baseline_L, eps, strict=True)]
 
 
 def check_tensor_args(X: Tensor, Y: Tensor) -> None:
