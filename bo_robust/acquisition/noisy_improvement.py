@@ -11,7 +11,7 @@ L^-1. BoTorch finds the same numbers by GPyTorch's posterior at B and x, which i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -87,17 +87,20 @@ class OnePointLogNoisyExpectedImprovement(qLogNoisyExpectedImprovement):
         return value.reshape(X.shape[:-2])
 
 
-def contenders(model: Any, X: Tensor) -> Tensor:
-    """Those of the designs ``n x d`` that may be the best one in a sample, all others being :data:`SURE` to lie below.
+def contenders(models: Sequence[Any], X: Tensor) -> Tensor:
+    """Those of the designs ``n x d`` that may be among the best in a sample of the objectives.
 
-    BoTorch looks for them among all designs, by joint samples. Among these alone that takes a fifth of the time at
-    n = 100 and 500, the moments included.
+    Of the others one is sure to be better in all, by :data:`SURE`. BoTorch looks for them among all designs, by joint
+    samples. Among these alone that takes a fifth of the time at n = 100 and 500, the moments included.
     """
-    scale: OutcomeScale = getattr(model, "outcome_scale", IDENTITY)
-    with torch.no_grad():
-        mean, variance = marginal_moments(model if scale.is_identity else LatentModel(model), X)
-    reach = SURE * variance.sqrt()
-    return X[~(mean + reach < (mean - reach).amax())]
+    better = torch.ones(len(X), len(X), dtype=torch.bool, device=X.device)
+    for model in models:
+        scale: OutcomeScale = getattr(model, "outcome_scale", IDENTITY)
+        with torch.no_grad():
+            mean, variance = marginal_moments(model if scale.is_identity else LatentModel(model), X)
+        reach = SURE * variance.sqrt()
+        better &= (mean + reach).unsqueeze(-1) < mean - reach
+    return X[~better.any(-1)]
 
 
 class Affine(NamedTuple):

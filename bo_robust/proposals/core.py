@@ -357,9 +357,11 @@ def _acquisition(fitted: Fitted, pending: Tensor | None) -> Any:
     # What is to be improved on: where no design will do, all.
     every = torch.ones_like(fitted.feasible)
     baseline = fitted.U[next(rows for rows in (fitted.recommendable, fitted.feasible, every) if rows.any())]
+    if not fitted.constraints:
+        baseline = contenders([sided.model for sided in fitted.objectives], baseline)
     options: dict[str, Any] = {"X_pending": pending, "prune_baseline": True}
     if not fitted.problem.outputs.several:
-        return OnePointLogNoisyExpectedImprovement(fitted.model, contenders(fitted.model, baseline), **options)
+        return OnePointLogNoisyExpectedImprovement(fitted.model, baseline, **options)
     model = LatentModels([sided.model for sided in fitted.outcomes])
     if fitted.constraints:
         options["constraints"] = [partial(model.outcome, j) for j in range(m, len(fitted.outcomes))]
