@@ -115,3 +115,26 @@ def asks() -> None:
 
 def _seconds(name: str, wrong: bool, n: int, d: int, seed: int) -> float:
     return seconds(TOOLS[name](*data(n, seed, d, SHARE * wrong), seed), time.process_time)
+
+
+def two_outcomes() -> None:
+    """One suggestion by Optuna's samplers, for two skewed outcomes that conflict."""
+    import optuna
+
+    from bo_robust.integrations.optuna import RobustSampler
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    space: Any = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(D)}
+    for n in (20, 40, 100):
+        took: tuple[list[float], list[float]] = ([], [])
+        for seed in range(9):
+            X, Y = data(n, seed)
+            rows = torch.cat([Y, 1.7 * X.square().sum(-1, keepdim=True)], -1).exp().tolist()
+            for times, sampler in zip(took, (RobustSampler, optuna.samplers.GPSampler), strict=True):
+                study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler(seed=seed))
+                for x, values in zip(X[:-1].tolist(), rows, strict=False):
+                    given = {f"x{i}": value for i, value in enumerate(x)}
+                    study.add_trial(optuna.create_trial(params=given, distributions=space, values=values))
+                study.tell(study.ask(space), rows[-1])
+                times.append(seconds(partial(study.ask, space), time.process_time))
+        ratios(*took).report(f"two skewed outcomes, RobustSampler over optuna, n = {n}", "times", most=2.0)
