@@ -25,7 +25,8 @@ from benchmarks.common import report
 from benchmarks.methods.designs import fitted
 from benchmarks.methods.hosts import Ax, Optuna
 from benchmarks.stats import ratios, seconds
-from bo_robust import OnePointLogNoisyExpectedImprovement, RobustGP
+from bo_robust.acquisition import OnePointLogNoisyExpectedImprovement
+from bo_robust.models import RobustGP
 
 D, NOISE, SHARE = 4, 0.1, 0.05
 WRONG = 8.0  # standard deviations that wrong readings are off
