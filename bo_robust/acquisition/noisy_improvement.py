@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
@@ -39,6 +39,7 @@ from bo_robust.utils.upstream import Beside, sampling_beside_baseline
 
 SURE = 6.0  # standard deviations that a sample exceeds once in 1e9
 TINY = 1e-30  # smallest variance, whose square root has a gradient
+Affine = tuple[Tensor, Tensor]  # unit and shift of unit f + shift; the unit is not 0
 
 
 class OnePointLogNoisyExpectedImprovement(qLogNoisyExpectedImprovement):
@@ -99,13 +100,6 @@ def contenders(model: Any, X: Tensor) -> Tensor:
     return X[~(mean + reach < (mean - reach).amax())]
 
 
-class Affine(NamedTuple):
-    """The function unit f + shift, whose unit is not 0."""
-
-    unit: Tensor
-    shift: Tensor
-
-
 class JointSamples(torch.nn.Module):
     """Samples of unit f + shift at a design, for an exact GP f, beside those at the baseline B.
 
@@ -133,7 +127,7 @@ class JointSamples(torch.nn.Module):
     def __init__(self, gp: Any, shape: Shape, strategy: Any, B: Tensor, beside: Beside, affine: Affine) -> None:
         super().__init__()
         self.gp, self.radial = gp, shape.radial.of
-        (T,), (unit, shift), size = gp.train_inputs, affine, affine.unit.abs()
+        (T,), (unit, shift), size = gp.train_inputs, affine, affine[0].abs()
         center, n, r = T.mean(0), len(T), len(B)
         places = (torch.cat([T, B]) - center) / shape.lengthscale
         alpha, inverse = solved(strategy)
@@ -182,19 +176,19 @@ def joint_samples(acqf: qLogNoisyExpectedImprovement) -> JointSamples | None:
 
 def _affine(gp: Any, transform: Any) -> Affine | None:
     """Unit and shift of what is sampled, for f in the units of the model's targets; None if it is another function."""
-    sampled = Affine(*gp.train_targets.new_tensor([1.0, 0.0]))
+    unit, shift = gp.train_targets.new_tensor([1.0, 0.0])
     if hasattr(gp, "outcome_transform"):
         standardize: Any = standardize_of(gp.outcome_transform)[1]
         if standardize is None:
             return None
-        sampled = Affine(standardize.stdvs.squeeze(), standardize.means.squeeze())
+        unit, shift = standardize.stdvs.squeeze(), standardize.means.squeeze()
     if transform is None:
-        return sampled
+        return unit, shift
     kind = type(transform)
     if kind is not ScalarizedPosteriorTransform or transform.weights.numel() != 1:
         return None
     weight = transform.weights.squeeze()
-    return Affine(weight * sampled.unit, weight * sampled.shift + transform.offset)
+    return weight * unit, weight * shift + transform.offset
 
 
 def _outcome(scale: OutcomeScale, W: Tensor, X: Tensor | None = None) -> Tensor:
