@@ -24,8 +24,9 @@ from torch import Tensor
 from benchmarks.common import report
 from benchmarks.methods.designs import fitted
 from benchmarks.methods.hosts import Ax, Optuna
-from benchmarks.stats import ratios, seconds
-from bo_robust import OnePointLogNoisyExpectedImprovement, RobustGP
+from benchmarks.stats import cpu_times, ratios, seconds
+from bo_robust.acquisition import OnePointLogNoisyExpectedImprovement
+from bo_robust.models import RobustGP
 
 D, NOISE, SHARE = 4, 0.1, 0.05
 WRONG = 8.0  # standard deviations that wrong readings are off
@@ -111,6 +112,17 @@ def asks() -> None:
             names = [name + ", 5 % wrong" * wrong for name, wrong in (first, second)]
             paired = ratios(*zip(*pairs, strict=True))
             paired.report(f"suggestion of {' over '.join(names)}, d = {d}, n = {n}", "times", most=most)
+
+    for n in REPEATS:
+        X, Y = data(n, 0)
+        model, x = fitted(SingleTaskGP(X, Y)), data(8, 1)[0].unsqueeze(1).requires_grad_()
+        acqfs = [acquisition(model, X) for acquisition in (plain, OnePointLogNoisyExpectedImprovement)]
+        slow, fast = cpu_times(50, *(partial(_slope, acqf, x) for acqf in acqfs))
+        ratios(slow, fast).report(f"noisy improvement of 8 designs with its gradient, written out, n = {n}", least=1.5)
+
+
+def _slope(acqf: Any, x: Tensor) -> Tensor:
+    return torch.autograd.grad(acqf(x).sum(), x)[0]
 
 
 def _seconds(name: str, wrong: bool, n: int, d: int, seed: int) -> float:

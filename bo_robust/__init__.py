@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from bo_robust import risk_measures as risk_measures
     from bo_robust.acquisition import GPUCB as GPUCB
     from bo_robust.acquisition import EliminationUCB as EliminationUCB
-    from bo_robust.acquisition import OnePointLogNoisyExpectedImprovement as OnePointLogNoisyExpectedImprovement
     from bo_robust.acquisition import StableOpt as StableOpt
     from bo_robust.acquisition import ValueAtRiskUCB as ValueAtRiskUCB
     from bo_robust.acquisition import eliminate as eliminate
