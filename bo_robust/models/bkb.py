@@ -29,9 +29,9 @@ from torch import Tensor
 from bo_robust.features.leverage import entry_oversampling
 from bo_robust.features.maps import NystromMap
 from bo_robust.features.nystrom import NystromWeights
+from bo_robust.models.evidence_fit import fit_evidence, fit_rows
 from bo_robust.models.feature_gp import CPU_BLOCK, CUDA_BLOCK, FeatureGP
 from bo_robust.models.linear_regression import WeightPosterior, gaussian_weights
-from bo_robust.models.marginal_likelihood import fit_evidence, fit_rows
 from bo_robust.utils.input_checks import check_count, check_oversampling
 from bo_robust.utils.linalg import on_cuda
 from bo_robust.utils.random import stream

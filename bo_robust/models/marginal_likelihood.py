@@ -1,6 +1,6 @@
 """Log evidence plus log prior of an exact GP on some of its training rows, with its gradient.
 
-``RobustGP`` evaluates it some hundred times in a fit, and :func:`fit_evidence` is an ``optimizer`` by it.
+``RobustGP`` evaluates it some hundred times in a fit.
 ``StationaryEvidence`` is written out in numpy for BoTorch's default modules, because autograd takes several times as
 long. ``ModuleEvidence``, the reference, takes any modules.
 """
@@ -13,16 +13,12 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 import numpy as np
 import torch
 from botorch.models import SingleTaskGP
-from botorch.optim.core import OptimizationResult, OptimizationStatus
-from botorch.optim.fit import fit_gpytorch_mll_scipy
 from botorch.optim.utils import get_bounds_as_ndarray, get_parameters_and_bounds
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
-from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from gpytorch.priors import GammaPrior, LogNormalPrior
 from gpytorch.settings import min_fixed_noise
-from linear_operator.utils.errors import NotPSDError
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 from scipy.optimize import minimize
@@ -32,7 +28,6 @@ from torch.nn.utils import vector_to_parameters
 
 from bo_robust.models.batch_effect import BatchEffectLikelihood
 from bo_robust.utils.covariance import shape_of
-from bo_robust.utils.random import stream
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
@@ -44,7 +39,7 @@ FLOOR = min_fixed_noise.value(torch.float64)  # GPyTorch's, of known noise varia
 LARGEST = 50.0  # logarithm of a lengthscale or noise variance
 SMALLEST = 1e-10  # of a lengthscale or noise variance that has no lower bound
 LEAST_UNIT = 1e-100  # a unit whose square is not rounded to zero
-MOST = 800  # observations that hyperparameters are fitted to: the evidence of n takes O(n^3), and more teach little
+EXACT = 2.2e-9  # share of the loss that the last step of a fit may gain, as of SciPy
 
 
 @cache
@@ -91,12 +86,18 @@ class Evidence:
     loss: Callable[..., tuple[float, Array]]
 
     def maximize(
-        self, y: Array, kept: Indices, steps: int = 2000, unit: float = 1.0, extra_noise: float | Array = 0.0
+        self,
+        y: Array,
+        kept: Indices,
+        steps: int = 2000,
+        unit: float = 1.0,
+        extra_noise: float | Array = 0.0,
+        tolerance: float = EXACT,
     ) -> Array:
-        """Climb from ``start`` for at most so many steps of L-BFGS."""
+        """Climb from ``start`` for at most so many steps of L-BFGS, or until one gains that share of the loss."""
         if not len(self.start):
             return self.start
-        arguments, options = (y, kept, unit, extra_noise), {"maxiter": steps}
+        arguments, options = (y, kept, unit, extra_noise), {"maxiter": steps, "ftol": tolerance}
         best = minimize(self.loss, self.start, arguments, "L-BFGS-B", True, bounds=self.bounds, options=options)
         return np.asarray(best.x)
 
@@ -115,7 +116,7 @@ class _Positive:
 class StationaryEvidence(Evidence):
     """``theta`` are the logarithms of d lengthscales and of variances, and the mean, where learned.
 
-    The variances are those of the output scale, of batches and of noise.
+    The variances are those of the output scale, of batches and of noise, which ``is_noise`` tells.
     """
 
     def __init__(self, model: SingleTaskGP) -> None:
@@ -140,6 +141,7 @@ class StationaryEvidence(Evidence):
         self.bounds = np.repeat(bounds, sizes, axis=0)[self._learned]
         self._terms = np.repeat(terms, sizes, axis=0)[self._learned].T
         self.start = self._values[self._learned]
+        self.is_noise = (np.arange(len(self._values)) == len(self._values) - 2)[self._learned]
 
     @classmethod
     def fits(cls, model: SingleTaskGP) -> bool:
@@ -360,37 +362,3 @@ def as_array(x: Tensor) -> Array:
 
 def _flat(tensors: Iterable[Tensor]) -> Array:
     return np.concatenate([np.zeros(0), *(as_array(x).reshape(-1) for x in tensors)])
-
-
-def fit_rows(n: int) -> Indices:
-    """Which of n rewards hyperparameters are fitted to: all, or 800 drawn at random, the same whenever called."""
-    return np.sort(stream(0, "fit", n).permutation(n)[:MOST])
-
-
-@one_thread
-def fit_evidence(
-    mll: MarginalLogLikelihood, closure: Callable[..., Any] | None = None, **options: Any
-) -> OptimizationResult:
-    """Climb the evidence and log prior as ``fit_gpytorch_mll_scipy`` does, but by gradients that are written out.
-
-    Both end at the same hyperparameters, to the tolerance of L-BFGS, unless there are several maxima or the
-    observations are more than :func:`fit_rows` takes. With modules other than BoTorch's default ones, a ``closure`` or
-    any of its ``options``, it is that function. Use it as ``fit_gpytorch_mll(mll, optimizer=fit_evidence)``, which
-    starts elsewhere where this raises ``NotPSDError``: no covariance matrix on the way has a Cholesky factor.
-    """
-    model: Any = mll.model
-    exact = type(mll) is ExactMarginalLogLikelihood and isinstance(model, SingleTaskGP)
-    single = exact and model.train_targets.ndim == 1
-    written_out = single and closure is None and not options and StationaryEvidence.fits(model)
-    evidence = StationaryEvidence(model) if written_out else None
-    mll.train()
-    if evidence is None or not len(evidence.start):
-        return fit_gpytorch_mll_scipy(mll, closure=closure, **options)
-    targets: Tensor = model.train_targets
-    y, rows = targets.detach().cpu().double().numpy(), fit_rows(len(targets))
-    theta = evidence.maximize(y, rows)
-    loss, _ = evidence.loss(theta, y, rows)
-    if loss >= IMPOSSIBLE:
-        raise NotPSDError("no covariance matrix of the training points has a Cholesky factor.")
-    evidence.assign(theta)
-    return OptimizationResult(0, loss / len(rows), OptimizationStatus.SUCCESS)

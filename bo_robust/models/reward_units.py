@@ -38,16 +38,21 @@ def robust_units(y: Array) -> Units:
     return Units(center, NORMAL * deviation or 1.0)
 
 
-def spread_units(y: Array, places: Array, radius: float) -> Units:
-    """The median, and NORMAL times the median absolute deviation over the points, ``n x d`` in the unit box.
+def spread_weights(places: Array, radius: float) -> Array:
+    """1 / sum_j exp(-|x_i - x_j|^2 / 2 radius^2) of points ``n x d`` in the unit box, ``n``.
 
-    An observation weighs 1 / sum_j exp(-|x_i - x_j|^2 / 2 radius^2), so that a cluster counts as one: a search that
-    closes in on an optimum leaves many similar observations there, and all others would seem far out. The scale is at
-    least that of :func:`robust_units`.
+    So a cluster counts as one: a search that closes in on an optimum leaves many similar observations there, and all
+    others would seem far out.
     """
+    scaled = places / radius
+    half = -0.5 * (scaled**2).sum(1)
+    square = scaled @ scaled.T + half + half[:, None]
+    return np.asarray(1.0 / np.exp(np.minimum(square, 0.0, out=square), out=square).sum(1))
+
+
+def spread_units(y: Array, weights: Array) -> Units:
+    """The median, and NORMAL times the weighted median absolute deviation, at least that of :func:`robust_units`."""
     unweighted = robust_units(y)
-    square = ((places[:, None] - places) ** 2).sum(-1)
-    weights = 1.0 / np.exp(-0.5 * square / radius**2).sum(1)
     deviations = np.abs(y - _weighted_median(y, weights))
     return Units(unweighted.center, max(unweighted.scale, NORMAL * _weighted_median(deviations, weights)))
 

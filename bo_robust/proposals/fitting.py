@@ -17,7 +17,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
-from bo_robust.models.marginal_likelihood import fit_evidence
+from bo_robust.models.evidence_fit import fit_evidence
 from bo_robust.models.robust.slips import Readings
 from bo_robust.proposals.methods import Choice
 from bo_robust.proposals.outcomes import Outputs

@@ -11,8 +11,8 @@ from gpytorch.priors import GammaPrior
 
 from bo_robust import BKBModel, TruncatedGP
 from bo_robust.confidence.truncation import TGPTruncation
-from bo_robust.models import marginal_likelihood
-from bo_robust.models.marginal_likelihood import fit_evidence, fit_rows
+from bo_robust.models import evidence_fit
+from bo_robust.models.evidence_fit import fit_evidence, fit_rows
 from tests.problems import fit
 
 
@@ -51,19 +51,18 @@ def test_other_modules_are_fitted_by_botorch():
     assert all(map(torch.equal, ours.parameters(), theirs.parameters()))
 
 
-def test_many_rewards_are_fitted_by_some(monkeypatch):
+def test_many_rewards_are_fitted_by_some_first(monkeypatch):
     np.testing.assert_array_equal(fit_rows(800), np.arange(800))
     rows = fit_rows(5000)
     assert len(set(rows)) == 800
     assert (np.diff(rows) > 0).all()
     np.testing.assert_array_equal(rows, fit_rows(5000))
-    monkeypatch.setattr(marginal_likelihood, "MOST", 30)
     X, Y = data()
-    rows = torch.as_tensor(fit_rows(40))
-    whole = fit(SingleTaskGP(X, Y, outcome_transform=None), optimizer=fit_evidence)
-    part = fit(SingleTaskGP(X[rows], Y[rows], outcome_transform=None), optimizer=fit_evidence)
-    for one, other in zip(whole.parameters(), part.parameters(), strict=True):
-        torch.testing.assert_close(one, other)
+    whole = fit(SingleTaskGP(X, Y), optimizer=fit_evidence)
+    monkeypatch.setattr(evidence_fit, "MOST", 15)
+    ours = fit(SingleTaskGP(X, Y), optimizer=fit_evidence)
+    for one, other in zip(ours.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
 def test_a_fit_that_ends_nowhere_is_said():

@@ -42,8 +42,9 @@ end, which is the most, nothing tells which half is right, and all are inliers.
 
 **Outcome scales.** Positive and skewed observations may be normal in another scale w = T(y), their logarithm or a
 root (:mod:`bo_robust.models.robust.outcome_scale`). The search is then made in every scale that the inliers of the
-given one allow, from these and from all rows. There p(y) = p(w) T'(y), while p_0 stays as it is, since a gross error
-knows no scale, and an observation outside the domain of T is an outlier. The posterior of a scale is proportional to
+given one allow, from these and from all rows; but where the square root has a smaller J than the given scale, so have
+the fourth root and the logarithm. There p(y) = p(w) T'(y), while p_0 stays as it is, since a gross error knows no
+scale, and an observation outside the domain of T is an outlier. The posterior of a scale is proportional to
 exp(J), where J of all but the given scale is ``SCALE_EVIDENCE`` less. Inliers are the rows that are inliers with a
 probability of at least 1/2 over the scales.
 
@@ -83,7 +84,7 @@ import torch
 
 from bo_robust.models.marginal_likelihood import Array
 from bo_robust.models.robust.conditioned_gp import Rows
-from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale, outcome_scales
+from bo_robust.models.robust.outcome_scale import IDENTITY, POWERS, OutcomeScale, outcome_scales
 from bo_robust.models.robust.search import Detection, OutlierSearch, SearchData, rms
 from bo_robust.models.robust.slips import ASKED, Expected, Readings, slip_of
 
@@ -101,11 +102,15 @@ def detect(data: SearchData, scale: OutcomeScale = IDENTITY, limits: tuple[float
         scale: The given scale.
         limits: Limits of the outcomes, for other scales that may be learnt; None: none is.
     """
-    given = OutlierSearch(data, scale)
+    given = data.search(scale)
     first = given.fit()
-    scales = [] if limits is None else outcome_scales(torch.from_numpy(data.y[first.inliers]), limits)[1:]
-    searches = [given, *(OutlierSearch(data, other) for other in scales)]
-    found = [first, *(search.fit(first.inliers) for search in searches[1:])]
+    searches, found = [given], [first]
+    for other in [] if limits is None else outcome_scales(torch.from_numpy(data.y[first.inliers]), limits)[1:]:
+        worse = found[-1].log_evidence < first.log_evidence
+        if found[-1].scale.power == POWERS[0] and worse and not data.batched:
+            break  # J falls further along the powers, unless logarithms alone make the factors of batches shifts
+        searches.append(data.search(other))
+        found.append(searches[-1].fit(first))
     detection = _over_scales(data, searches, found) if len(found) > 1 and np.isfinite(first.log_evidence) else first
     outliers = int((~detection.inliers & data.possible).sum())
     if given.is_most(outliers):
@@ -115,16 +120,16 @@ def detect(data: SearchData, scale: OutcomeScale = IDENTITY, limits: tuple[float
 
 def detect_at_present(data: SearchData, scale: OutcomeScale) -> Detection:
     """Choose inliers at the hyperparameters of the model, in its scale."""
-    found = OutlierSearch(data, scale).at_present()
+    found = data.search(scale).at_present()
     if scale.is_identity:
         return found
-    given, learnt = OutlierSearch(data).fit(), OutlierSearch(data, scale)
-    return replace(found, held=_held(data, found.inliers, given, learnt, learnt.fit(given.inliers)))
+    given, learnt = data.search().fit(), data.search(scale)
+    return replace(found, held=_held(data, found.inliers, given, learnt, learnt.fit(given)))
 
 
 def restate(data: SearchData, detection: Detection, probability: bool) -> Detection:
     """The detection with statistics at the hyperparameters of the model; that of an inlier if ``probability``."""
-    found = OutlierSearch(data, detection.scale).at_present(detection.inliers)
+    found = data.search(detection.scale).at_present(detection.inliers)
     probabilities = (found if probability else detection).probability.copy()
     for slip in detection.slips:
         wrong = [row for row in slip.rows if not found.inliers[row]]  # the source of a copy is right
@@ -138,7 +143,7 @@ def with_single_slips(data: SearchData, detection: Detection, unit: float) -> De
     rows = [row for row in np.flatnonzero(~detection.inliers | detection.held).tolist() if row not in known]
     if not rows or detection.loo_mean is None or detection.loo_variance is None:
         return detection
-    log_p0 = OutlierSearch(data, IDENTITY).log_p0
+    log_p0 = data.search().log_p0
     expected = Expected(detection.scale, detection.loo_mean, detection.loo_variance, log_p0)
     readings = Readings(data.y, unit)
     # A held row agrees better with the others once it is corrected: that is what it is held for.

@@ -20,7 +20,7 @@ import numpy as np
 from bo_robust.models.marginal_likelihood import Array
 from bo_robust.models.robust.detection import detect, with_single_slips
 from bo_robust.models.robust.outcome_scale import OutcomeScale
-from bo_robust.models.robust.search import EVIDENCE_REQUIRED, MIN_OBSERVATIONS, Detection, OutlierSearch, SearchData
+from bo_robust.models.robust.search import EVIDENCE_REQUIRED, MIN_OBSERVATIONS, Detection, SearchData
 from bo_robust.models.robust.slips import COPIED, FRACTION, Expected, Readings, Slip, exchange_log_priors
 
 SURE = math.log(19.0)  # log odds from which on a slip leaves readings out, which all others may take for right
@@ -47,7 +47,7 @@ def detect_with_slips(
         if best is None or best.log_odds <= SURE:
             break
         wrong = best.rows[1:] if best.kind == "copied" else best.rows
-        data = data._replace(possible=data.possible & ~np.isin(np.arange(len(data.y)), wrong))
+        data = replace(data, possible=data.possible & ~np.isin(np.arange(len(data.y)), wrong))
         if 2 * data.possible.sum() < possible.sum():
             break
         found, slips = detect(data, scale, limits), (*slips, best)
@@ -61,7 +61,7 @@ def _likely(data: SearchData, found: Detection, unit: float) -> Iterator[Slip]:
     n, readings = len(data.y), Readings(data.y, unit)
     yield from _copies(data, found, readings)
     log_prior = exchange_log_priors(n, data.prior.share * n)
-    present = OutlierSearch(data, found.scale)
+    present = data.search(found.scale)
     sets = {rows.tobytes(): rows for rows in (present.domain, found.inliers)}
     gains = [present.exchange_gains(rows) + log_prior for rows in sets.values()]
     pairs = dict.fromkeys(pair for each in gains for pair in _largest(each))
@@ -108,4 +108,4 @@ def _largest(values: Array) -> list[tuple[int, int]]:
 
 def _gain(data: SearchData, found: Detection, present: float, y: Array, rows: tuple[int, ...]) -> float:
     """J with these readings, of which ``rows`` were corrected, less that at ``present``."""
-    return OutlierSearch(data._replace(y=y), found.scale).objective_with(found.inliers, rows) - present
+    return replace(data, y=y).search(found.scale).objective_with(found.inliers, rows) - present

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +35,7 @@ RADII = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035, 0.01)  # in sides of the box, from
 DENSITY = 0.1  # expected number of local deviations of one radius, per volume of the box
 EXTENT = 0.1  # relative height of a local deviation down to which it explains outliers of the same sign
 RARER = 5.0  # times that a local deviation may be rarer than an outlier at most: one observation decides nothing
+FEWEST = 2  # outliers that a deviation explains: one alone decides nothing
 LEAST_SIZE = 1e-300  # smallest |a| of which a logarithm is taken
 NEGLIGIBLE = 1e-3  # value of phi below which a deviation does not change an observation
 
@@ -69,10 +69,6 @@ class LocalDeviations:
     def __init__(self, places: Array, log_p0: Array, share: float) -> None:
         self._places, self._log_p0, self._share = places, log_p0, share
 
-    @cached_property
-    def _squares(self) -> Array:
-        return np.asarray(((self._places[:, None] - self._places) ** 2).sum(-1))
-
     def instead_of(self, inliers: Indices, row: int, gp: ConditionedGP, odds: Array) -> Iterator[LocalDeviation]:
         """Deviations of all radii around an outlier if these inliers at its point are gross errors instead."""
         without, gain = gp.with_rows(inliers)
@@ -85,7 +81,7 @@ class LocalDeviations:
     def about(self, row: int, gp: ConditionedGP, odds: Array, never: Rows | None = None) -> list[LocalDeviation]:
         """Deviations around an outlier, the widest first; ``odds`` has o by the number of outliers elsewhere.
 
-        They explain no row of ``never``.
+        They explain at least two, and no row of ``never``.
         """
         weights, outliers = gp.weights, int((~gp.inliers).sum())
         residual = float(weights[row])
@@ -99,6 +95,8 @@ class LocalDeviations:
         for radius in sorted(RADII):  # a wider deviation explains all rows of a narrower one
             back = likewise & (self._nearness(row, radius) > EXTENT)
             rows = np.flatnonzero(back)
+            if len(rows) < FEWEST:
+                continue
             with np.errstate(all="ignore"):  # a singular matrix says nothing about a deviation
                 if not together.inliers[rows].all():
                     together, more = together.with_rows(rows[~together.inliers[rows]])
@@ -127,8 +125,10 @@ class LocalDeviations:
 
     def _nearness(self, row: int, radius: float) -> Array:
         """phi at all points, ``n``."""
-        return np.asarray(np.exp(-0.5 * self._squares[row] / radius**2))
+        return np.asarray(np.exp(-0.5 * ((self._places - self._places[row]) ** 2).sum(1) / radius**2))
 
     def _covariance(self, row: int, radius: float, size: float, rows: Indices) -> Array:
-        near, square = self._nearness(row, radius)[rows], self._squares[rows][:, rows]
-        return np.asarray(size**2 * np.outer(near, near) * np.exp(-0.5 * square / radius**2))
+        x = (self._places[rows] - self._places[row]) / radius  # near zero, where products do not round
+        square = (x**2).sum(1)
+        # phi phi' exp(-|x - x'|^2 / 2) = exp(x x' - |x|^2 - |x'|^2)
+        return np.asarray(size**2 * np.exp(x @ x.T - square[:, None] - square))

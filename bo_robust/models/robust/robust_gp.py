@@ -4,7 +4,6 @@ It compares an observation with its prediction from the others, and takes all sc
 of Ray Chowdhury & Gopalan (2019) do not cover it; ``TruncatedGP`` is the model with that guarantee.
 """
 
-import copy
 import difflib
 import inspect
 import threading
@@ -28,6 +27,7 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from bo_robust.models.batch_effect import BatchEffectLikelihood, label_numbers
+from bo_robust.models.evidence_fit import fit_evidence
 from bo_robust.models.reward_units import computable, smallest_deviation
 from bo_robust.models.robust.conditioned_gp import Rows
 from bo_robust.models.robust.detection import detect_at_present, restate, with_single_slips
@@ -48,7 +48,6 @@ from bo_robust.models.training_data import (
 )
 from bo_robust.models.verdict import TAIL, Prediction, Verdict
 from bo_robust.utils.input_checks import quoted
-from bo_robust.utils.linalg import on_cuda
 from bo_robust.utils.upstream import (
     DefaultType,
     drop_prediction_strategy,
@@ -59,7 +58,6 @@ from bo_robust.utils.upstream import (
 CLOSE = 0.75  # similarity of names from which on one is taken for a misspelling of the other
 STATISTICS = ("inliers", "held", "probability", "zscore", "limit", "confirmed")  # fields of a detection, `n` each
 _evaluating = threading.Lock()  # one for all models, as copies of a model cannot have a lock
-FEW = 300  # rows below which a fit takes less time on a CPU than its launches on a GPU
 
 
 def _statistic(name: str) -> property:
@@ -80,8 +78,9 @@ class RobustGP(MovableGP):
 
     The fit chooses the scale of the outcomes, inliers and hyperparameters together, by marginal likelihood. An
     observation is an outlier if a gross error is more plausible than its value given the others. If a fit to all
-    observations foretells the outliers, or if half would be outliers, all are inliers. BoTorch then fits the
-    hyperparameters to the inliers. Without outliers the model is ``SingleTaskGP``, bit for bit. Before a fit, and with
+    observations foretells the outliers, or if half would be outliers, all are inliers. The hyperparameters are then
+    fitted to the inliers, by :func:`bo_robust.models.evidence_fit.fit_evidence` unless ``fit_gpytorch_mll`` is given an
+    ``optimizer``. Without outliers the model predicts as ``SingleTaskGP`` does. Before a fit, and with
     fewer than four observations, all are inliers. At least half always are, and so are replicates that agree, unless
     others at their point outvote them.
 
@@ -258,13 +257,8 @@ class RobustGP(MovableGP):
         self._adopt(detection, restandardize=True)
         if (notice := detection.notice()) is not None:
             warnings.warn(notice, UserWarning, stacklevel=3)
-        standard = fitted = self.to_standard_model()
-        if on_cuda(self.train_Y_all) and len(standard.train_targets) < FEW:
-            fitted = copy.deepcopy(standard).cpu()
-        fit_gpytorch_mll(type(mll)(fitted.likelihood, fitted), **options)
-        with torch.no_grad():
-            for own, value in zip(standard.parameters(), fitted.parameters(), strict=True):
-                own.copy_(value)
+        standard = self.to_standard_model()
+        fit_gpytorch_mll(type(mll)(standard.likelihood, standard), **{"optimizer": fit_evidence} | options)
         if self.num_outliers:  # at the hyperparameters now fitted
             data = search_data(self)
             detection = restate(data, detection, probability=not learns)

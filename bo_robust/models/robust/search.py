@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
 
 from bo_robust.models.marginal_likelihood import IMPOSSIBLE, Array, Evidence, one_thread
-from bo_robust.models.reward_units import Units, spread_units
+from bo_robust.models.reward_units import Units, spread_units, spread_weights
 from bo_robust.models.robust.conditioned_gp import LEAST_PIVOT, ConditionedGP, Rows
 from bo_robust.models.robust.local_deviation import LocalDeviation, LocalDeviations
 from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale
@@ -24,12 +24,14 @@ NOISE = 0.1  # standard deviation of the noise that the search adds to that of t
 CLUSTER_RADIUS = 0.1  # sides of the box within which observations count as about one for the scale s
 MIN_OBSERVATIONS = 4  # number of observations from which on outliers are detected
 MAX_DEVIATIONS = 4  # largest number of local deviations that turn outliers into inliers
+TOLERANCE = 1e-5  # share of J, some 1e-3 nats, that the last of these may gain
 STEPS = 50  # steps of L-BFGS for each set of rows
 PASSES = 4  # alternations between rows and hyperparameters from each initial set
 FIT_ROWS = 200  # largest number of rows that the hyperparameters of the search are fitted to
 SPARSE = (0.0, 0.15, 0.3, 0.45)  # shares of rows, at least one, that the initial sets of close observations leave out
 CENTERS = 6  # number of outliers, of the largest residuals, around which a local deviation is looked for
 LEAST_GAIN = 1e-9  # smallest gain of J for which a row is moved
+HOPELESS = 50.0  # nats of J by which a scale may be behind another one for its outliers to matter
 MANY = 0.25  # share of outliers above which there is a notice
 UNEXPLAINED = 0.2  # share of an observation's variance that the others predict, below which there is one
 ENOUGH = 40  # number of observations from which on
@@ -97,7 +99,8 @@ class Detection:
         return None
 
 
-class SearchData(NamedTuple):
+@dataclass(frozen=True)
+class SearchData:
     """What a search is made in.
 
     Attributes:
@@ -119,6 +122,18 @@ class SearchData(NamedTuple):
     standardized: bool
     possible: Rows
     batched: bool = False
+    _searches: dict[OutcomeScale, OutlierSearch] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def weights(self) -> Array:
+        """What the observations that are possible weigh, where a cluster counts as one."""
+        return spread_weights(self.places[self.possible], CLUSTER_RADIUS)
+
+    def search(self, scale: OutcomeScale = IDENTITY) -> OutlierSearch:
+        """The search in a scale, one for all that ask: it remembers its fits."""
+        if scale not in self._searches:
+            self._searches[scale] = OutlierSearch(self, scale)
+        return self._searches[scale]
 
 
 def _in_scale(y: Array, scale: OutcomeScale) -> tuple[Rows, Array, Array]:
@@ -153,29 +168,32 @@ class OutlierSearch:
         n, prior, places = len(data.y), data.prior, data.places
         outliers = np.arange(1, n + 1)
         self._odds = np.log(outliers / (1.0 / prior.share - 1.0 + n - outliers))  # o_1, o_2, ...
-        units = spread_units(data.y[data.possible], places[data.possible], CLUSTER_RADIUS)
+        units = spread_units(data.y[data.possible], data.weights)
         self.log_p0 = log_p0 = prior.log_density(data.y, units)
         within, slope, w = _in_scale(data.y, scale)
         self.domain = within & data.possible
         self._log_slope, self._log_p0 = float(slope.sum()), log_p0 - slope
         self._rounding = np.exp(slope) * _rounding(data.y, units.scale)
-        self._robust = spread_units(w[self.domain], places[self.domain], CLUSTER_RADIUS)
+        all_within = np.array_equal(self.domain, data.possible)
+        weights = data.weights if all_within else spread_weights(places[self.domain], CLUSTER_RADIUS)
+        self._robust = spread_units(w[self.domain], weights)
         center, spread = self._robust
         self._y = np.clip(w, center - CLIP * spread, center + CLIP * spread)
         # Clipped observations are alike only because they are clipped, so no deviation explains them.
         explicable = (self._y == w) & data.possible
+        self._fits: dict[tuple[bytes, float | None], Array] = {}
         self._deviations = LocalDeviations(places, np.where(explicable, self._log_p0, math.inf), prior.share)
 
     @one_thread
-    def fit(self, first: Rows | None = None) -> Detection:
+    def fit(self, other: Detection | None = None) -> Detection:
         """Choose inliers and hyperparameters together, starting from the hyperparameters of the model.
 
-        The inliers ``first`` of another scale take the place of the initial sets that cost most.
+        The inliers of an ``other`` scale take the place of the initial sets that cost most.
         """
         if self._possible.sum() < MIN_OBSERVATIONS:
             return Detection.without_search(self._possible, self.scale)
         visited: dict[bytes, tuple[float, Array, Rows]] = {}
-        for inliers in self._initial_sets() if first is None else [self.domain, first & self.domain]:
+        for inliers in self._initial_sets() if other is None else [self.domain, other.inliers & self.domain]:
             for _ in range(PASSES):
                 if inliers.tobytes() in visited:
                     break
@@ -184,15 +202,17 @@ class OutlierSearch:
                 visited[inliers.tobytes()] = self._objective(gp), theta, inliers
                 inliers = self._climb(gp)
         _, theta, best = max(visited.values(), key=lambda visit: visit[0])
-        inliers, deviations = self._with_deviations(theta, best)
-        if self._foretold(theta, inliers, deviations):
-            return self._result(visited[self.domain.tobytes()][1], self.domain.copy())
-        return self._result(theta, inliers, deviations)
+        gp = self._with_deviations(theta, best)
+        # All rows have a smaller J, so nothing depends on them where the other scale is far likelier anyway.
+        hopeless = other is not None and self._log_evidence(gp) < other.log_evidence - HOPELESS
+        if not hopeless and self._foretold(gp):
+            return self._result(self._gp(visited[self.domain.tobytes()][1], self.domain))
+        return self._result(gp)
 
     @one_thread
     def statistics(self, inliers: Rows) -> Detection:
         """The statistics given these inliers, at hyperparameters fitted to them."""
-        return self._result(self._fit_theta(inliers), inliers)
+        return self._result(self._gp(self._fit_theta(inliers), inliers))
 
     def is_most(self, outliers: int) -> bool:
         """Whether no more than so many observations can be outliers."""
@@ -236,13 +256,13 @@ class OutlierSearch:
             return -math.inf
         return gp.log_evidence + self._outlier_terms(gp.inliers) + self._log_slope
 
-    def _foretold(self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = ()) -> bool:
+    def _foretold(self, gp: ConditionedGP) -> bool:
         """Whether a fit to all rows predicts the outliers among them, each from all others."""
-        out = self.domain & ~inliers
+        out = self.domain & ~gp.inliers
         outliers, others = int(out.sum()), int(self.domain.sum()) - 1
         if not outliers:
             return False
-        plain, gp = self._plain_gp(self.domain), self._gp(theta, inliers, deviations)
+        plain = self._plain_gp(self.domain)
         deviation = np.where(self.domain, gp.loo_residuals()[0] * gp.units.scale, 0.0)
         chance = deviation - (deviation.sum() - deviation) / others
         foretold = plain.loo_residuals()[0] * plain.units.scale
@@ -255,22 +275,22 @@ class OutlierSearch:
             return Detection.without_search(self._possible, self.scale)
         theta = self._evidence.start
         if inliers is not None:
-            return self._result(theta, inliers & self.domain)
+            return self._result(self._gp(theta, inliers & self.domain))
         sets = [self.domain, *(self._climb(self._gp(theta, start)) for start in self._initial_sets())]
         best = max(sets, key=lambda rows: self._objective(self._gp(theta, rows)))
-        inliers, deviations = self._with_deviations(theta, best)
-        if self._foretold(theta, inliers, deviations) or self.is_most(int((self._possible & ~inliers).sum())):
-            return self._result(theta, self.domain.copy())
-        return self._result(theta, inliers, deviations)
+        gp = self._with_deviations(theta, best)
+        if self._foretold(gp) or self.is_most(int((self._possible & ~gp.inliers).sum())):
+            gp = self._gp(theta, self.domain)
+        return self._result(gp)
 
-    def _with_deviations(self, theta: Array, inliers: Rows) -> tuple[Rows, list[LocalDeviation]]:
-        """The inliers, and the local deviations that at least two former outliers share, the likeliest first."""
+    def _with_deviations(self, theta: Array, inliers: Rows) -> ConditionedGP:
+        """The GP of these inliers, with the local deviations that former outliers share, the likeliest first."""
         deviations: list[LocalDeviation] = []
         gp = self._gp(theta, inliers)
         while len(deviations) < MAX_DEVIATIONS:
             rows = np.flatnonzero(~gp.inliers)
             centers = rows[np.abs(gp.weights[rows]).argsort(kind="stable")[::-1][:CENTERS]]
-            shared = [each for row in centers for each in self._around(int(row), gp) if len(each.rows) > 1]
+            shared = [each for row in centers for each in self._around(int(row), gp)]
             likeliest = max(shared, key=lambda each: each.log_odds, default=None)
             if likeliest is None or likeliest.log_odds <= 0.0:
                 break
@@ -284,9 +304,9 @@ class OutlierSearch:
             gp = self._gp(theta, gp.inliers, deviations)  # in units of the inliers that there are now
             self._climb(gp)
             rest = np.flatnonzero(self.domain & ~gp.inliers)
-            if gp.with_rows(rest)[1] + EVIDENCE_REQUIRED > self._outlier_terms(gp.inliers):
-                return self.domain.copy(), deviations
-        return gp.inliers, deviations
+            none = gp.with_rows(rest)[1] + EVIDENCE_REQUIRED > self._outlier_terms(gp.inliers)
+            gp = self._gp(theta, self.domain if none else gp.inliers, deviations)
+        return gp
 
     def _around(self, row: int, gp: ConditionedGP) -> Iterator[LocalDeviation]:
         """Deviations around an outlier, given all inliers, or with those at its point as the gross errors.
@@ -338,13 +358,19 @@ class OutlierSearch:
         return gp if gp.log_evidence > -0.5 * IMPOSSIBLE else self._gp(self._fit_theta(inliers), inliers)
 
     def _fit_theta(self, inliers: Rows, added_noise: float | None = None) -> Array:
+        key = inliers.tobytes(), added_noise
+        if key not in self._fits:
+            self._fits[key] = self._fitted(inliers, added_noise)
+        return self._fits[key]
+
+    def _fitted(self, inliers: Rows, added_noise: float | None) -> Array:
         units, rows = self._units(inliers), np.flatnonzero(inliers)
         targets = (self._y - units.center) / units.scale
         # some of each size, whatever the order and sign of the observations
         by_size = rows[np.abs(targets[rows]).argsort(kind="stable")]
         some = np.sort(by_size[np.linspace(0, len(rows) - 1, min(len(rows), FIT_ROWS)).round().astype(int)])
         noise = self._added_noise(units) if added_noise is None else added_noise
-        return self._evidence.maximize(targets, some, STEPS, units.scale, noise)
+        return self._evidence.maximize(targets, some, STEPS, units.scale, noise, TOLERANCE)
 
     def _objective(self, gp: ConditionedGP) -> float:
         none = np.array_equal(gp.inliers, self._possible)
@@ -375,16 +401,19 @@ class OutlierSearch:
             gp.move(i)
         return gp.inliers
 
-    def _result(self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = ()) -> Detection:
-        gp = self._gp(theta, inliers, deviations)
-        residual, variance = gp.loo_residuals()
+    def _log_evidence(self, gp: ConditionedGP) -> float:
+        """J as of observations in the units given."""
+        return self._objective(gp) + self._log_slope
+
+    def _result(self, gp: ConditionedGP) -> Detection:
+        inliers, (residual, variance) = gp.inliers, gp.loo_residuals()
         zscore = residual / np.sqrt(variance)
         margin = -0.5 * (gp.log_norm + np.log(variance)) - self._next_price(gp)
         excess = np.clip(margin - 0.5 * zscore**2, -700.0, 700.0)
         probability, limit = 1.0 / (1.0 + np.exp(-excess)), np.sqrt(2.0 * np.maximum(margin, 0.0))
         spread = float(np.var((self._y / gp.units.scale)[inliers]))
         explained = 1.0 - float(np.mean(residual[inliers] ** 2)) / spread if spread > 0.0 else math.nan
-        objective, none = self._objective(gp) + self._log_slope, np.zeros_like(inliers)
+        objective, none = self._log_evidence(gp), np.zeros_like(inliers)
         mean, variance = self._y - residual * gp.units.scale, variance * gp.units.scale**2
         told = (explained, objective, mean, variance)
         return Detection(self.scale, inliers, none, probability, zscore, limit, self._by_replicate_only(inliers), *told)

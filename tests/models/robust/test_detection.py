@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from bo_robust import RobustGP
 from bo_robust.models.marginal_likelihood import Prior, evidence_of
-from bo_robust.models.reward_units import Units, rescaling_unit, robust_units, spread_units
+from bo_robust.models.reward_units import Units, rescaling_unit, robust_units, spread_units, spread_weights
 from bo_robust.models.robust.conditioned_gp import ConditionedGP
 from bo_robust.models.robust.detection import _predicting
 from bo_robust.models.robust.outcome_scale import OutcomeScale
@@ -47,7 +47,7 @@ def search(X, Y, share=0.02, standardized=False, yvar=None):
 
 def spread(X, y):
     """The robust standard deviation of the search."""
-    return spread_units(y, boxed(X), CLUSTER_RADIUS).scale
+    return spread_units(y, spread_weights(boxed(X), CLUSTER_RADIUS)).scale
 
 
 def naive_loo(prior, y, inliers):
@@ -247,11 +247,11 @@ def test_robust_units_by_hand():
 @pytest.mark.parametrize("y", [[0.0, 1.0, 3.0, 7.0, 7.5, 20.0], [0.0, 0.0, 0.0, 1.0, 1.0, 5.0]])
 def test_the_spread_does_not_depend_on_the_sign(y):
     """Far apart all points weigh the same, and the units are those of the observations alone."""
-    y, places = np.array(y), np.arange(len(y))[:, None] * 10.0
-    assert spread_units(y, places, 0.1) == robust_units(y)
-    assert spread_units(-y, places, 0.1).scale == spread_units(y, places, 0.1).scale
+    y, far = np.array(y), np.arange(len(y))[:, None] * 10.0
     near = np.array([0.0, 0.02, 0.04, 1.0, 1.02, 1.04])[:, None]  # two clusters alike
-    assert spread_units(-y, near, 0.1).scale == spread_units(y, near, 0.1).scale
+    assert spread_units(y, spread_weights(far, 0.1)) == robust_units(y)
+    for weights in (spread_weights(far, 0.1), spread_weights(near, 0.1)):
+        assert spread_units(-y, weights).scale == spread_units(y, weights).scale
 
 
 @pytest.mark.parametrize("exponent", [-990, -30, 0, 1, 30, 1000, 1022])

@@ -27,6 +27,7 @@ from torch.nn.functional import one_hot
 from bo_robust import GPUCB, RobustGP
 from bo_robust.confidence import ConstantWidth
 from bo_robust.models import marginal_moments
+from bo_robust.models.evidence_fit import fit_evidence
 from bo_robust.models.robust.replication import replication_candidates
 from tests.problems import fit, outliers
 
@@ -68,16 +69,14 @@ CASES = [("default", 4, 1, 0), ("default", 25, 3, 0), ("default", 10, 1, 1), *((
 @pytest.mark.parametrize(("name", "n", "d", "wrong"), CASES)
 @pytest.mark.parametrize("known", [False, True])
 def test_outliers_leave_no_trace(name, n, d, wrong, known):
-    """Without them it is SingleTaskGP, bit for bit."""
+    """Without them it is SingleTaskGP, bit for bit where that is fitted alike."""
     X, Y, rows = data(n, d, 2 if n == 25 else 0, wrong)
     noise = 0.01 + 0.001 * torch.arange(n, dtype=Y.dtype).unsqueeze(-1) if known else None
     model = fit(RobustGP(X, Y, noise, **OPTIONS[name](d)))
     assert outliers(model) == rows
     keep = model.inlier_mask
     other = SingleTaskGP(X[keep], Y[keep], noise[keep] if known else None, **OPTIONS[name](d))
-    if name == "normalized":  # its box is that of all points until the fit
-        other.input_transform.load_state_dict(SingleTaskGP(X, Y, **OPTIONS[name](d)).input_transform.state_dict())
-    assert_equal(model, fit(other), d)
+    assert_equal(model, fit(other, optimizer=fit_evidence), d)
     assert bool((model.inlier_probability[rows] < 0.5).all())
     assert bool((model.loo_zscore.abs()[rows] > model.loo_zscore_limit[rows]).all())
     for standard in (model.to_standard_model(), model.train().to_standard_model()):
@@ -99,7 +98,7 @@ def test_a_logarithm_is_detected_in_its_units():
     model = fit(RobustGP(X, Y.exp(), outcome_transform=Log()))
     assert outliers(model) == rows
     keep = model.inlier_mask
-    assert_equal(model, fit(SingleTaskGP(X[keep], Y[keep].exp(), outcome_transform=Log())))
+    assert_equal(model, fit(SingleTaskGP(X[keep], Y[keep].exp(), outcome_transform=Log()), optimizer=fit_evidence))
 
 
 @pytest.mark.parametrize("n", [20, 40])
@@ -183,7 +182,7 @@ def test_input_transforms_may_change_shapes(name):
     assert outliers(model) == rows
     if name != "appended":  # which supposes that training data have the features already
         keep = model.inlier_mask
-        other = fit(SingleTaskGP(X[keep], Y[keep], input_transform=CHANGES_OF_SHAPE[name](X)))
+        other = fit(SingleTaskGP(X[keep], Y[keep], input_transform=CHANGES_OF_SHAPE[name](X)), optimizer=fit_evidence)
         assert torch.equal(model.posterior(X).mean, other.posterior(X).mean)
 
 
@@ -198,7 +197,7 @@ def test_no_outliers_as_the_limit():
     assert outliers(fit(RobustGP(X, Y, outlier_share=0.02))) == rows
     model = fit(RobustGP(X, Y, outlier_share=1e-300))
     assert outliers(model) == []
-    assert_equal(model, fit(SingleTaskGP(X, Y)))
+    assert_equal(model, fit(SingleTaskGP(X, Y), optimizer=fit_evidence))
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -336,7 +335,7 @@ class TestState:
     def test_added_observations_are_inliers_and_no_fit_forgets_them(self):
         X, Y, _ = data(24, wrong=2)
         model = fit(RobustGP(X[:20], Y[:20]))
-        other = fit(SingleTaskGP(X[:20][model.inlier_mask], Y[:20][model.inlier_mask]))
+        other = fit(SingleTaskGP(X[:20][model.inlier_mask], Y[:20][model.inlier_mask]), optimizer=fit_evidence)
         moments(model), moments(other)
         added, expected = (one.condition_on_observations(X[20:], Y[20:]) for one in (model, other))
         assert_equal(added, expected)
@@ -357,22 +356,6 @@ class TestState:
         assert outliers(fit(model)) == rows
         assert outliers(fit(model.double())) == rows
         assert model.inlier_mask.dtype == torch.bool
-
-    @pytest.mark.slow
-    def test_a_fit_of_few_rows_leaves_the_gpu(self, simulated, monkeypatch):
-        X, Y, rows = data(24, wrong=2)
-        places = []
-
-        def recorded(mll, **options):
-            places.append(mll.model.train_targets)
-            return fit_gpytorch_mll(mll, **options)
-
-        monkeypatch.setattr("bo_robust.models.robust.robust_gp.fit_gpytorch_mll", recorded)
-        few = fit(RobustGP(X, Y, input_transform=Warp(2, [0])))
-        monkeypatch.setattr("bo_robust.models.robust.robust_gp.FEW", 0)
-        assert_equal(few, fit(RobustGP(X, Y, input_transform=Warp(2, [0]))))
-        assert outliers(few) == rows
-        assert places[0] is not places[1]
 
     def test_a_failed_fit_leaves_a_model_that_can_be_fitted(self):
         X, Y, _ = data(20, wrong=2)
@@ -440,3 +423,11 @@ class TestThreads:
             assert torch.equal(self.moments_at(skewed, 0), expected)
             goes_on.set()
             assert torch.equal(held.result(20.0), self.moments_at(skewed, 1))
+
+
+@pytest.mark.parametrize(("n", "d"), [(8, 1), (25, 3), (40, 2)])
+def test_without_outliers_it_predicts_as_single_task_gp_fitted_by_botorch(n, d):
+    X, Y, _ = data(n, d, wrong=0)
+    (mean, variance), (theirs, their_variance) = (moments(fit(make(X, Y)), d) for make in (RobustGP, SingleTaskGP))
+    assert float(((mean - theirs) / their_variance.sqrt()).abs().max()) < 0.01
+    torch.testing.assert_close(variance, their_variance, rtol=0.01, atol=0.0)
