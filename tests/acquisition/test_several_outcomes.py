@@ -4,8 +4,11 @@ import torch.utils.cpp_extension
 from botorch.acquisition.multi_objective import logei
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.sampling import SobolQMCNormalSampler
+from botorch.utils.multi_objective.pareto import is_non_dominated
 
+from bo_robust.acquisition.noisy_improvement import contenders
 from bo_robust.acquisition.several_outcomes import LatentModels, OnePointLogNoisyExpectedHypervolumeImprovement
+from bo_robust.utils.linalg import is_among
 from tests.acquisition.test_noisy_improvement import skewed
 
 
@@ -46,6 +49,7 @@ def test_values_and_gradients_are_those_of_botorch(no_compiler, m, options, shap
     assert no_compiler == ["logei_fused_ext"]
     X = torch.rand(*shape, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(9), requires_grad=True)
     values = ours(X), theirs(X)
+    assert len(ours.joint_samples) == m
     torch.testing.assert_close(*values, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(*(torch.autograd.grad(v.sum(), X)[0] for v in values), rtol=1e-8, atol=1e-8)
 
@@ -59,3 +63,13 @@ def test_outcomes_are_sampled_as_each_alone():
         own = model.posterior(X).rsample_from_base_samples(torch.Size([3]), base[..., j])
         torch.testing.assert_close(latent.outcome(j, W), own[..., 0])
         torch.testing.assert_close(latent.first_outcomes(2, W)[..., j], own[..., 0])
+
+
+def test_designs_that_another_one_beats_in_all_outcomes_are_no_contenders():
+    models, X = [skewed(), skewed(outcome_scale=None)], skewed().train_X_all
+    both = contenders(models, X)
+    assert 0 < len(both) < len(X)
+    with torch.no_grad():
+        mean = torch.cat([model.posterior(X).mean for model in models], -1)
+    assert is_among(X[is_non_dominated(mean)], both).all()
+    assert all(is_among(contenders([model], X), both).all() for model in models)
