@@ -23,7 +23,7 @@ import torch
 
 from benchmarks import arm_engine, bkb, candidate_engine, fits
 from benchmarks.arm_engine import gp_problem
-from benchmarks.asks import TOOLS, asks, data
+from benchmarks.asks import TOOLS, asks, data, two_outcomes
 from benchmarks.bkb import linear_problem, make_problem, run
 from benchmarks.common import ROOT, options, report_environment
 from benchmarks.loop import run_rounds
@@ -46,6 +46,7 @@ PARTS: dict[str, Work] = {
     "robust": fits.robust,
     "readings": fits.large,
     "asks": asks,
+    "two_outcomes": two_outcomes,
 }
 
 

@@ -3,6 +3,8 @@
 from bo_robust.acquisition import input_constructors
 from bo_robust.acquisition.elimination import Elimination, EliminationUCB, eliminate
 from bo_robust.acquisition.lnso import optimize_lnso, search_lacing_value
+from bo_robust.acquisition.noisy_improvement import OnePointLogNoisyExpectedImprovement
+from bo_robust.acquisition.several_outcomes import OnePointLogNoisyExpectedHypervolumeImprovement
 from bo_robust.acquisition.ucb import GPUCB
 from bo_robust.acquisition.value_at_risk import StableOpt, ValueAtRiskUCB, recommend_design
 
@@ -10,6 +12,8 @@ __all__ = [
     "GPUCB",
     "Elimination",
     "EliminationUCB",
+    "OnePointLogNoisyExpectedHypervolumeImprovement",
+    "OnePointLogNoisyExpectedImprovement",
     "StableOpt",
     "ValueAtRiskUCB",
     "eliminate",

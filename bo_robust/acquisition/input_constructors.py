@@ -4,11 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.input_constructors import construct_inputs_qLogNEHVI, construct_inputs_qLogNEI
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
 from bo_robust.acquisition.elimination import EliminationUCB, eliminate
+from bo_robust.acquisition.noisy_improvement import OnePointLogNoisyExpectedImprovement
+from bo_robust.acquisition.several_outcomes import OnePointLogNoisyExpectedHypervolumeImprovement
 from bo_robust.acquisition.ucb import GPUCB, reference
 from bo_robust.acquisition.value_at_risk import StableOpt, ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
@@ -144,6 +147,8 @@ CONSTRUCTORS: dict[type[AcquisitionFunction], Callable[..., dict[str, Any]]] = {
     EliminationUCB: construct_inputs_elimination_ucb,
     ValueAtRiskUCB: construct_inputs_value_at_risk_ucb,
     StableOpt: construct_inputs_stable_opt,
+    OnePointLogNoisyExpectedHypervolumeImprovement: construct_inputs_qLogNEHVI,
+    OnePointLogNoisyExpectedImprovement: construct_inputs_qLogNEI,
 }
 for acquisition, constructor in CONSTRUCTORS.items():
     register_input_constructor(acquisition, constructor)

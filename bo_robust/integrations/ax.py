@@ -43,11 +43,16 @@ from ax.generators.torch.botorch_modular.surrogate import ModelConfig, Surrogate
 from ax.storage.botorch_modular_registry import register_acquisition, register_acquisition_function, register_model
 from ax.storage.transform_registry import register_transform
 from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
-from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
+from bo_robust.acquisition import (
+    OnePointLogNoisyExpectedHypervolumeImprovement,
+    ValueAtRiskUCB,
+    recommend_design,
+)
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.models.reward_units import rescaling_unit
@@ -128,6 +133,8 @@ class RobustAcquisition(Acquisition):
             warnings.warn(
                 f"outcome_limits name {', '.join(unknown)}, but the metrics modeled are {known}.", stacklevel=2
             )
+        if botorch_acqf_class is qLogNoisyExpectedHypervolumeImprovement:
+            botorch_acqf_class = OnePointLogNoisyExpectedHypervolumeImprovement
         for sided in _objectives(surrogate.model, torch_opt_config.objective_weights):
             sided.model.maximize = sided.maximize  # the strategy does not know the objective
         super().__init__(

@@ -45,32 +45,20 @@ class _NothingIsEqual(TorchFunctionMode):
 def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     """Mean and variance of f at points ``lead x q x d``, ``lead x q`` each; None where they may not hold.
 
-    They hold for a ``SingleTaskGP``, and for a class that defines ``has_exact_moments``. A subclass of either has to
-    define it too, because its posterior may be another. They are None where there is a batch shape, several outputs,
-    an outcome transform other than ``Standardize``, or a prediction strategy of the kernel's own. Results are
-    differentiable in X. The variance is at least ``MIN_VARIANCE``, in units of ``Standardize``: BoTorch's own limit, in
-    units of the observations, would hide the variance of small ones.
+    They hold where :func:`exact_strategy` is one, and the outcome transform, if there is one, is ``Standardize``.
+    Results are differentiable in X. The variance is at least ``MIN_VARIANCE``, in units of ``Standardize``: BoTorch's
+    own limit, in units of the observations, would hide the variance of small ones.
     """
     gp: Any = model
-    kind = type(gp)
-    plain = kind is SingleTaskGP or ("has_exact_moments" in vars(kind) and gp.has_exact_moments)
-    if not plain or gp.num_outputs != 1 or gp.batch_shape:
-        return None
     outcome = getattr(gp, "outcome_transform", None)
     if outcome is not None and type(outcome) is not Standardize:
         return None
-    gp.eval()  # as `posterior` does; inputs are transformed from here on
-    points = gp.transform_inputs(X)
-    if points.shape[:-1] != X.shape[:-1]:
+    exact = exact_strategy(gp, X)
+    if exact is None:
         return None
-    if prediction_strategy(gp) is None:
-        with torch.no_grad(), gpt_posterior_settings():  # one prediction makes the strategy
-            gp(points.reshape(-1, points.shape[-1])[:1])
-    strategy = prediction_strategy(gp)
-    if type(strategy) is not DefaultPredictionStrategy:
-        return None
+    strategy, points = exact
     train, covariance = gp.train_inputs[0], _covariance_with(gp.covar_module, gp.train_inputs[0])
-    alpha, root = _solved(strategy)
+    alpha, root = solved(strategy)
     flat = points.reshape(-1, points.shape[-1])
     parts = []
     entries = entries_at_once(flat, *BLOCK_ENTRIES)
@@ -84,6 +72,28 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
         scale = outcome.stdvs.squeeze()
         mean, variance = outcome.means.squeeze() + scale * mean, scale.square() * variance
     return mean, variance
+
+
+def exact_strategy(gp: Any, X: Tensor) -> tuple[DefaultPredictionStrategy, Tensor] | None:
+    """The prediction strategy of one exact GP of one output, and points as its kernel sees them; None of others.
+
+    The posterior of a ``SingleTaskGP`` is that of its strategy, and so is that of a class that defines
+    ``has_exact_moments``. A subclass of either has to define it too, because its posterior may be another. It is None
+    where there is a batch shape, the input transform makes several points of one, or the strategy is the kernel's own.
+    """
+    kind = type(gp)
+    plain = kind is SingleTaskGP or ("has_exact_moments" in vars(kind) and gp.has_exact_moments)
+    if not plain or gp.num_outputs != 1 or gp.batch_shape:
+        return None
+    gp.eval()  # as `posterior` does; inputs are transformed from here on
+    points = gp.transform_inputs(X)
+    if points.shape[:-1] != X.shape[:-1]:
+        return None
+    if prediction_strategy(gp) is None:
+        with torch.no_grad(), gpt_posterior_settings():  # one prediction makes the strategy
+            gp(points.reshape(-1, points.shape[-1])[:1])
+    strategy = prediction_strategy(gp)
+    return (strategy, points) if type(strategy) is DefaultPredictionStrategy else None
 
 
 def _covariance_with(kernel: Kernel, train: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
@@ -109,7 +119,7 @@ def _covariance_with(kernel: Kernel, train: Tensor) -> Callable[[Tensor], tuple[
     return written_out
 
 
-def _solved(strategy: DefaultPredictionStrategy) -> tuple[Tensor, Tensor]:
+def solved(strategy: DefaultPredictionStrategy) -> tuple[Tensor, Tensor]:
     """alpha = (K + noise)^-1 (y - m), ``n``, and R, ``n x n``, without gradient."""
     solved = _SOLVED.get(strategy)
     if solved is None:

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
-from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
-from botorch.acquisition.multi_objective.objective import IdentityMCMultiOutputObjective
+from botorch.acquisition.multi_objective.objective import GenericMCMultiOutputObjective
 from botorch.acquisition.objective import GenericMCObjective
 from botorch.exceptions import BotorchWarning
 from botorch.models import ModelListGP, SingleTaskGP
@@ -30,8 +29,9 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from bo_robust.acquisition.exclusion import Elsewhere, WhereTrialsSucceed
-from bo_robust.acquisition.noisy_improvement import noisy_improvement
+from bo_robust.acquisition.noisy_improvement import OnePointLogNoisyExpectedImprovement, contenders
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
+from bo_robust.acquisition.several_outcomes import LatentModels, OnePointLogNoisyExpectedHypervolumeImprovement
 from bo_robust.models import marginal_moments, suggest_replicates
 from bo_robust.models.robust.slips import Slip
 from bo_robust.models.verdict import Prediction, Verdict, predict, reliable_model, verdict_of
@@ -166,6 +166,11 @@ class Fitted:
         return models[0] if len(models) == 1 else ModelListGP(*models)
 
     @cached_property
+    def predictions(self) -> list[Prediction]:
+        """Those of the objectives at the designs measured."""
+        return [sided.predict(self.U) for sided in self.objectives]
+
+    @cached_property
     def known_pending(self) -> Tensor:
         """Rows of the pending designs that the acquisition function gets, the foremost where they are many."""
         problem = self.problem
@@ -267,7 +272,7 @@ def search(fitted: Fitted, chosen: Tensor, trial: int) -> Tensor:
 def expected(fitted: Fitted) -> Tensor:
     """Means of the objectives at the designs measured, ``n x m``, in units of Y."""
     outputs, m = fitted.problem.outputs, len(fitted.objectives)
-    mean = torch.stack([sided.predict(fitted.U).mean for sided in fitted.objectives], -1)
+    mean = torch.stack([prediction.mean for prediction in fitted.predictions], -1)
     return outputs.center[:m] + outputs.scale[:m] * mean.cpu()
 
 
@@ -295,7 +300,7 @@ def recommend(fitted: Fitted) -> Recommendation:
         may &= constraint.predict(fitted.U).mean <= 0.0
     if not may.any():
         return Recommendation()
-    found = torch.stack(objective.predict(fitted.U))
+    found = torch.stack(fitted.predictions[0])
     row = int(found[0].where(may, -math.inf).argmax())
     return _in_units(problem.outputs, row, found[:, row])
 
@@ -352,24 +357,22 @@ def _acquisition(fitted: Fitted, pending: Tensor | None) -> Any:
     # What is to be improved on: where no design will do, all.
     every = torch.ones_like(fitted.feasible)
     baseline = fitted.U[next(rows for rows in (fitted.recommendable, fitted.feasible, every) if rows.any())]
+    if not fitted.constraints:
+        baseline = contenders([sided.model for sided in fitted.objectives], baseline)
     options: dict[str, Any] = {"X_pending": pending, "prune_baseline": True}
-    if fitted.constraints:
-        options["constraints"] = [partial(_output, j) for j in range(m, len(fitted.outcomes))]
     if not fitted.problem.outputs.several:
-        return noisy_improvement(fitted.model, baseline, **options)
+        return OnePointLogNoisyExpectedImprovement(fitted.model, baseline, **options)
+    model = LatentModels([sided.model for sided in fitted.outcomes])
+    if fitted.constraints:
+        options["constraints"] = [partial(model.outcome, j) for j in range(m, len(fitted.outcomes))]
     if m == 1:
-        objective = GenericMCObjective(partial(_output, 0))
-        return qLogNoisyExpectedImprovement(fitted.model, baseline, objective=objective, **options)
+        objective = GenericMCObjective(partial(model.outcome, 0))
+        return qLogNoisyExpectedImprovement(model, baseline, objective=objective, **options)
     with torch.no_grad():
         mean = fitted.model.posterior(baseline).mean[:, :m]
-    front = mean[is_non_dominated(mean)]
-    return qLogNoisyExpectedHypervolumeImprovement(
-        fitted.model,
-        infer_reference_point(front),
-        baseline,
-        objective=IdentityMCMultiOutputObjective(outcomes=list(range(m)), num_outcomes=len(fitted.outcomes)),
-        **options,
-    )
+    ref_point = infer_reference_point(mean[is_non_dominated(mean)])
+    objectives = GenericMCMultiOutputObjective(partial(model.first_outcomes, m))
+    return OnePointLogNoisyExpectedHypervolumeImprovement(model, ref_point, baseline, objective=objectives, **options)
 
 
 @contextmanager
@@ -385,7 +388,3 @@ def seeded(problem: Problem, purpose: str, index: int) -> Iterator[None]:
             warnings.simplefilter("ignore", category)
         warnings.filterwarnings("ignore", "Optimization failed (in|on)", RuntimeWarning)
         yield
-
-
-def _output(j: int, Z: Tensor, X: Tensor | None = None) -> Tensor:
-    return Z[..., j]

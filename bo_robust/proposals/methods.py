@@ -171,7 +171,8 @@ def choose(
     if acquisition is not None and "width" in settings and "width" not in options:
         options = {"width": _width(width, settings), **options}
     choice = Choice(row.model, row.model_options(settings), acquisition, options)
-    _try_out(method, choice)
+    if plain:
+        _try_out(method, choice)
     return choice
 
 

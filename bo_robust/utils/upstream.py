@@ -10,8 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
+from botorch.acquisition.multi_objective import logei
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.transforms.outcome import Standardize
 from botorch.models.utils import gpt_posterior_settings
@@ -29,6 +31,14 @@ _holders: list[None] = []  # one for each thread within a posterior
 # module:Class.name, or module:name
 USED = (
     "botorch.acquisition.input_constructors:ACQF_INPUT_CONSTRUCTOR_REGISTRY",
+    "botorch.acquisition.multi_objective.logei:_load_attempted",
+    "botorch.acquisition.multi_objective.logei:qLogNoisyExpectedHypervolumeImprovement._max_iep",
+    "botorch.acquisition.logei:qLogNoisyExpectedImprovement._baseline_L",
+    "botorch.acquisition.logei:qLogNoisyExpectedImprovement._baseline_best_f",
+    "botorch.acquisition.logei:qLogNoisyExpectedImprovement._cache_root",
+    "botorch.acquisition.logei:qLogNoisyExpectedImprovement._constraints",
+    "botorch.acquisition.logei:qLogNoisyExpectedImprovement._fat",
+    "botorch.acquisition.logei:qLogNoisyExpectedImprovement._set_sampler",
     "botorch.models.gpytorch:GPyTorchModel._validate_tensor_args",
     "botorch.models.model:Model._has_transformed_inputs",
     "botorch.models.model:Model._original_train_inputs",
@@ -55,11 +65,14 @@ USED = (
     "bofire.surrogates.api:SingleTaskGPSurrogate._preprocess_experiments",
 )
 OVERRIDDEN = (
+    "botorch.acquisition.logei:qLogNoisyExpectedImprovement._init_baseline",
     "torch.nn:Module._apply",
     "torch.nn:Module._load_from_state_dict",
     "gpytorch:Module._clear_cache",
     "gpytorch.likelihoods:GaussianLikelihood._shaped_noise_covar",
     "gpytorch.models.exact_gp:ExactGP._get_test_prior_mean_and_covariances",
+    "botorch.acquisition.multi_objective.logei:qLogExpectedHypervolumeImprovement._compute_log_qehvi",
+    "botorch.acquisition.multi_objective.logei:qLogNoisyExpectedHypervolumeImprovement._set_cell_bounds",
     "botorch.models.gpytorch:GPyTorchModel._num_outputs",
     "botorch.models.higher_order_gp:HigherOrderGP._supports_cache_root",
     "botorch.models.map_saas:EnsembleMapSaasSingleTaskGP._supports_batched_models",
@@ -84,6 +97,51 @@ def register_input_constructor(acquisition: type[Any], constructor: Callable[...
 
     if acquisition not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:
         acqf_input_constructor(acquisition)(constructor)
+
+
+@contextmanager
+def no_compilation() -> Iterator[None]:
+    """Make hypervolume improvement without BoTorch's C++, which it compiles at the first."""
+    attempted, logei._load_attempted = logei._load_attempted, True
+    try:
+        yield
+    finally:
+        logei._load_attempted = attempted
+
+
+class Beside(NamedTuple):
+    """How noisy improvement samples at a design beside the baseline.
+
+    Attributes:
+        root: ``r x r`` Cholesky factor of the covariance of f at the baseline.
+        best: The best of each sample there, ``S``.
+        eps: Normal numbers of the baseline and a design, ``S x (r + 1)``.
+    """
+
+    root: Tensor
+    best: Tensor
+    eps: Tensor
+
+
+def sampling_beside_baseline(acqf: Any) -> Beside | None:
+    """How BoTorch's ``qLogNoisyExpectedImprovement`` samples at one design; None where it keeps no root, and others."""
+    if not (acqf._cache_root and acqf._fat) or acqf._constraints is not None:
+        return None
+    X = torch.cat([acqf.X_baseline, acqf.X_baseline[:1]]).unsqueeze(0)
+    acqf._set_sampler(q_in=1, posterior=acqf.model.posterior(X, posterior_transform=acqf.posterior_transform))
+    best = acqf._baseline_best_f.flatten()
+    return Beside(acqf._baseline_L, best, acqf.sampler.base_samples.reshape(len(best), -1))
+
+
+def sampling_of_outcomes(acqf: Any) -> list[Beside]:
+    """How BoTorch's ``qLogNoisyExpectedHypervolumeImprovement`` samples each outcome at one design; of others none."""
+    X = acqf.X_baseline
+    if not (acqf._cache_root and acqf.cache_pending and acqf.incremental_nehvi and len(X)) or acqf._max_iep:
+        return []
+    acqf.q_in = -1  # or a baseline of one design would keep its numbers
+    acqf._set_sampler(q_in=1, posterior=acqf.model.posterior(torch.cat([X, X[:1]]).unsqueeze(0)))
+    eps = acqf.sampler.base_samples.flatten(0, -3).unbind(-1)
+    return [Beside(root, X[:0], e) for root, e in zip(acqf._baseline_L, eps, strict=True)]
 
 
 def check_tensor_args(X: Tensor, Y: Tensor) -> None:

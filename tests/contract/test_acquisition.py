@@ -5,6 +5,7 @@ import pickle
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -15,10 +16,19 @@ from botorch.exceptions.warnings import BadInitialCandidatesWarning
 from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
+from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.means import ZeroMean
 from torch import Tensor
 
-from bo_robust.acquisition import GPUCB, Elimination, EliminationUCB, StableOpt, ValueAtRiskUCB, eliminate
+from bo_robust.acquisition import (
+    GPUCB,
+    Elimination,
+    EliminationUCB,
+    OnePointLogNoisyExpectedImprovement,
+    StableOpt,
+    ValueAtRiskUCB,
+    eliminate,
+)
 from bo_robust.confidence import ConstantWidth, SelfNormalizedWidth
 from bo_robust.models import CandidateEnsemble
 from bo_robust.risk_measures.environments import FiniteEnvironment
@@ -48,6 +58,12 @@ def conditions(model: Model) -> FiniteEnvironment:
 
 def one_condition(model: Model) -> FiniteEnvironment:
     return FiniteEnvironment(model.train_targets.new_tensor([[0.5]]))
+
+
+def noisy_improvement(model: Model, **options: Any) -> AcquisitionFunction:
+    sampler = SobolQMCNormalSampler(torch.Size([64]), seed=0)
+    X = model.train_inputs[0]
+    return OnePointLogNoisyExpectedImprovement(model, X, sampler=sampler, prune_baseline=False, **options)
 
 
 @dataclass(frozen=True)
@@ -112,6 +128,8 @@ ROWS = {
         lambda model, **options: EliminationUCB(model, left(model), **options), ensemble, None, batches=False
     ),
 }
+BOUNDS = pytest.mark.parametrize("name", list(ROWS))  # which check their arguments, as BoTorch's function does not
+ROWS["noisy-improvement"] = Row(noisy_improvement, single, None, batches=False)
 EVERY = pytest.mark.parametrize("name", ROWS)
 
 
@@ -163,7 +181,7 @@ def test_points_under_evaluation_lower_their_own_bound(name, tkwargs):
     torch.testing.assert_close(acqf(X), before, atol=1e-12, rtol=0)
 
 
-@EVERY
+@BOUNDS
 def test_a_joint_batch_is_the_sum_of_its_points_one_after_the_other(name, tkwargs):
     acqf, X = make(name, tkwargs), rand(tkwargs, 3, 2, seed=5)
     total = 0.0
@@ -232,7 +250,7 @@ def test_copies_are_independent(name, copier, tkwargs):
     torch.testing.assert_close(acqf(x), before, atol=0, rtol=0)
 
 
-@EVERY
+@BOUNDS
 def test_moving_takes_model_width_and_conditions_along(name, tkwargs):
     """Before the first evaluation, for GPyTorch's caches do not move."""
     x, pending = rand(tkwargs, 4, 1, 2, seed=9), rand(tkwargs, 2, 2, seed=11)
@@ -242,7 +260,7 @@ def test_moving_takes_model_width_and_conditions_along(name, tkwargs):
     torch.testing.assert_close(moved(x.float()).double(), expected, atol=5e-3, rtol=0)
 
 
-@EVERY
+@BOUNDS
 def test_another_dtype_is_refused_and_leaves_the_model_alone(name, tkwargs):
     acqf, x = make(name, tkwargs), rand(tkwargs, 2, 1, 2, seed=10)
     before = acqf(x)
@@ -251,7 +269,7 @@ def test_another_dtype_is_refused_and_leaves_the_model_alone(name, tkwargs):
     torch.testing.assert_close(acqf(x), before, atol=0, rtol=0)
 
 
-@EVERY
+@BOUNDS
 def test_bad_pending_points_are_refused(name, tkwargs):
     acqf = make(name, tkwargs)
     for bad in (rand(tkwargs, 2), torch.full((1, 2), float("nan"), **tkwargs), rand(tkwargs, 1, 2).float()):
