@@ -43,11 +43,12 @@ from ax.generators.torch.botorch_modular.surrogate import ModelConfig, Surrogate
 from ax.storage.botorch_modular_registry import register_acquisition, register_acquisition_function, register_model
 from ax.storage.transform_registry import register_transform
 from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
-from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
+from bo_robust.acquisition import OnePointLogNoisyExpectedImprovement, ValueAtRiskUCB, recommend_design
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.models.reward_units import rescaling_unit
@@ -142,6 +143,12 @@ class RobustAcquisition(Acquisition):
         cheap = self.repeats and not self.chooses_conditions  # a bound of one point
         if not cheap and self.X_pending is not None and len(self.X_pending) > most:
             self.known_pending = self.X_pending[foremost_pending(self.acqf, self.X_pending, most)]
+
+    def _construct_botorch_acquisition(self, botorch_acqf_class: Any, *args: Any, **options: Any) -> Any:
+        """As Ax does; noisy improvement is the faster one of the same values."""
+        if botorch_acqf_class is qLogNoisyExpectedImprovement:
+            botorch_acqf_class = OnePointLogNoisyExpectedImprovement
+        return super()._construct_botorch_acquisition(botorch_acqf_class, *args, **options)
 
     def optimize(  # type: ignore[override]
         self,
