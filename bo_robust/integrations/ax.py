@@ -43,6 +43,7 @@ from ax.generators.torch.botorch_modular.surrogate import ModelConfig, Surrogate
 from ax.storage.botorch_modular_registry import register_acquisition, register_acquisition_function, register_model
 from ax.storage.transform_registry import register_transform
 from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models.transforms.outcome import Standardize
@@ -50,6 +51,7 @@ from torch import Tensor
 
 from bo_robust.acquisition import (
     OnePointLogNoisyExpectedHypervolumeImprovement,
+    OnePointLogNoisyExpectedImprovement,
     ValueAtRiskUCB,
     recommend_design,
 )
@@ -105,6 +107,12 @@ class ValueOfDesigns(AcquisitionFunction):
         return self.acqf(X[..., : X.shape[-1] - self.acqf.environment.appended])
 
 
+WRITTEN_OUT: dict[type[AcquisitionFunction], type[AcquisitionFunction]] = {
+    qLogNoisyExpectedImprovement: OnePointLogNoisyExpectedImprovement,
+    qLogNoisyExpectedHypervolumeImprovement: OnePointLogNoisyExpectedHypervolumeImprovement,
+}
+
+
 class RobustAcquisition(Acquisition):
     """Ax' ``Acquisition``, which may also measure arms again and choose conditions.
 
@@ -133,8 +141,6 @@ class RobustAcquisition(Acquisition):
             warnings.warn(
                 f"outcome_limits name {', '.join(unknown)}, but the metrics modeled are {known}.", stacklevel=2
             )
-        if botorch_acqf_class is qLogNoisyExpectedHypervolumeImprovement:
-            botorch_acqf_class = OnePointLogNoisyExpectedHypervolumeImprovement
         for sided in _objectives(surrogate.model, torch_opt_config.objective_weights):
             sided.model.maximize = sided.maximize  # the strategy does not know the objective
         super().__init__(
@@ -149,6 +155,11 @@ class RobustAcquisition(Acquisition):
         cheap = self.repeats and not self.chooses_conditions  # a bound of one point
         if not cheap and self.X_pending is not None and len(self.X_pending) > most:
             self.known_pending = self.X_pending[foremost_pending(self.acqf, self.X_pending, most)]
+
+    def _construct_botorch_acquisition(self, botorch_acqf_class: Any, *args: Any, **options: Any) -> Any:
+        """As Ax does; noisy improvements are the faster ones of the same values."""
+        botorch_acqf_class = WRITTEN_OUT.get(botorch_acqf_class, botorch_acqf_class)
+        return super()._construct_botorch_acquisition(botorch_acqf_class, *args, **options)
 
     def optimize(  # type: ignore[override]
         self,

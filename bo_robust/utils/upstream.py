@@ -83,6 +83,7 @@ OVERRIDDEN = (
     "botorch.posteriors.posterior:Posterior._extended_shape",
     "ax.adapter.transforms.standardize_y:StandardizeY.Ymean",
     "ax.adapter.transforms.standardize_y:StandardizeY.Ystd",
+    "ax.generators.torch.botorch_modular.acquisition:Acquisition._construct_botorch_acquisition",
     "ax.generators.torch.botorch_modular.acquisition:Acquisition.X_observed",
     "ax.generators.torch.botorch_modular.acquisition:Acquisition.X_pending",
     "baybe.surrogates:GaussianProcessSurrogate._fit",
