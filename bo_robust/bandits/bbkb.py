@@ -34,7 +34,6 @@ from bo_robust.bandits.shortlist import (
 from bo_robust.confidence import Width
 from bo_robust.utils.input_checks import Nonnegative, Oversampling
 from bo_robust.utils.linalg import all_numbers, on_cuda, row_argmax
-from bo_robust.utils.random import spread
 
 
 @dataclass
@@ -126,7 +125,7 @@ class BBKB(ArmAlgorithm):
             state.shortlist.lower(*dtc.downdate(posterior, dtc.features_of_pulls(posterior, arms, ok)))
         if over.any():
             trials = over.nonzero().squeeze(1)
-            keep = new_dictionary(posterior, self.oversampling, spread(uniform, posterior.counts.shape[1]))
+            keep = new_dictionary(posterior, self.oversampling, uniform)
             dtc.redraw(posterior, keep[trials], trials)
             ok = ok & all_numbers(posterior.mean, posterior.variance)
             state.shortlist.forget(trials, posterior.points.shape[1])

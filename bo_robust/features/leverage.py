@@ -7,11 +7,13 @@ of copies equals one of the distinct points, so only the counts are needed.
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bo_robust.utils.input_checks import check_accuracy, check_count, check_delta
-from bo_robust.utils.linalg import row_argmax
+from bo_robust.utils.linalg import on_cuda, row_argmax
+from bo_robust.utils.random import spread, spread_at
 
 
 def theory_oversampling(horizon: int, delta: float, epsilon: float) -> float:
@@ -36,7 +38,7 @@ def keep_probability(variance: Tensor, oversampling: float, counts: Tensor) -> T
     p = (oversampling * variance).clamp(0.0, 1.0)
     # log1p and expm1 keep c p where p is below the spacing of numbers near 1.
     at_least_one = -torch.expm1(counts.to(p.dtype) * torch.log1p(-p))
-    return torch.where(counts == 0, 0.0, at_least_one)
+    return at_least_one.masked_fill(counts == 0, 0.0)
 
 
 def entry_oversampling(variance: Tensor, uniform: Tensor, counts: Tensor) -> Tensor:
@@ -60,12 +62,22 @@ def draw_dictionary(probability: Tensor, uniform: Tensor) -> Tensor:
     return keep.scatter(-1, best, keep.gather(-1, best) | rescued)
 
 
-def redrawn(variance: Tensor, oversampling: float, counts: Tensor, uniforms: Tensor) -> Tensor:
+def redrawn(variance: Tensor, oversampling: float, counts: Tensor, uniform: Tensor) -> Tensor:
     """Dictionaries of the past arms, ``s x n`` bool, from variances in the scale of the caller's paper.
 
-    ``counts`` and ``uniforms`` are ``s x n``. A trial without a reward (all its pulls failed) needs a dictionary too:
-    any one serves, and it gets arm 0.
+    ``counts`` are ``s x n``; ``uniform`` has a draw per arm (``s x n``), or per trial (``s``) to :func:`.spread`. A
+    trial without a reward (all its pulls failed) needs a dictionary too: any one serves, and it gets arm 0.
     """
+    n = counts.shape[1]
+    if not on_cuda(counts):  # only arms with a reward can enter: at 10^5 arms, their uniforms alone would take 2 ms
+        at = np.flatnonzero(counts.numpy())
+        drawn = uniform.numpy().ravel()[at] if uniform.ndim == 2 else spread_at(uniform.numpy()[at // n], at % n)
+        of_past = [torch.from_numpy(x.numpy().ravel()[at]) for x in (variance, counts)]
+        kept = np.zeros(counts.shape, dtype=bool)
+        kept.ravel()[at] = drawn < keep_probability(of_past[0], oversampling, of_past[1]).numpy()
+        if kept.any(1).all():
+            return torch.from_numpy(kept)
+    uniforms = uniform if uniform.ndim == 2 else spread(uniform, n)
     keep = draw_dictionary(keep_probability(variance, oversampling, counts), uniforms)
     keep[:, 0] |= ~keep.any(1)
     return keep

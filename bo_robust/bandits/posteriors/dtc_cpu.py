@@ -1,0 +1,81 @@
+"""Sparse posteriors of few trials on a CPU, one by one in NumPy and LAPACK: the numbers of :mod:`.dtc`.
+
+At a thousand arms :func:`.dtc.rebuild` takes the time of its calls, a hundred of torch. Here they are thirty of NumPy,
+which take a quarter (n = 1000 and dictionaries of 6 points; 0.6 with 100 points).
+"""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bo_robust.bandits.posteriors.arm_kernel import ArmKernel
+from bo_robust.features.nystrom import lapack, root_of_one
+from bo_robust.utils.linalg import on_cuda
+
+FEW_TRIALS = 8  # More are one batch in torch, which is as fast at a thousand arms and faster for fewer
+
+
+def are_few(trials: Tensor) -> bool:
+    """Whether trials, the rows of a tensor, are updated one by one."""
+    return len(trials) <= FEW_TRIALS and not on_cuda(trials)
+
+
+def count(totals: Tensor, pulled: Tensor, variance: Tensor, noise_var: Tensor, arms: Tensor, rewards: Tensor) -> Tensor:
+    """:func:`.dtc.count` without its checks, on the tensors of a posterior."""
+    (sums, counts), sums_over_pulls = totals.numpy(), pulled.numpy()
+    ok = [math.isfinite(reward) for reward in rewards.tolist()]
+    for i, (arm, reward) in enumerate(zip(arms.tolist(), rewards.tolist(), strict=True)):
+        if ok[i]:
+            of_arm = variance.numpy().item(i, arm)
+            sums[i, arm] += reward
+            counts[i, arm] += 1.0
+            sums_over_pulls[i] += 0.5 * math.log1p(of_arm / noise_var.numpy().item(i)), of_arm
+    return torch.tensor(ok)
+
+
+def rebuilt(
+    kernel: ArmKernel, trials: Iterable[int], noise_var: Tensor, totals: Tensor, keep: Tensor
+) -> tuple[Tensor, ...]:
+    """Mean, variance, points, R, F and weights of some ``trials`` over a matrix; no dictionary may be empty."""
+    assert kernel.matrix is not None
+    matrix, prior, found = kernel.matrix.numpy(), kernel.diagonal.numpy(), []
+    given = zip(trials, noise_var.tolist(), *totals.numpy(), keep.numpy(), strict=True)
+    for i, *of_trial in given:
+        K, variance = matrix if matrix.ndim == 2 else matrix[i], prior if prior.ndim == 1 else prior[i]
+        found.append(_rebuilt(K, variance, *of_trial))
+    return tuple(_stacked(parts) for parts in zip(*found, strict=True))
+
+
+def _rebuilt(
+    K: np.ndarray, prior: np.ndarray, noise_var: float, sums: np.ndarray, counts: np.ndarray, keep: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    D, pulled = keep.nonzero()[0], counts.nonzero()[0]
+    rows = K[D]
+    order, R = root_of_one(rows[:, D])
+    k_D = rows[order]
+    E = R @ k_D
+    Z = E[:, pulled]
+    V = (Z * counts[pulled]) @ Z.T
+    V.flat[:: len(V) + 1] += noise_var
+    potrf, trtrs, _ = lapack(V.dtype)
+    L = potrf(V, lower=1)[0]
+    F = trtrs(L, R, lower=1)[0]
+    weights = trtrs(L, Z @ sums[pulled], lower=1)[0] @ F
+    G = F @ k_D
+    variance = np.maximum(prior - np.square(E, out=E).sum(0), 0.0)
+    variance += noise_var * np.square(G, out=G).sum(0)
+    return weights @ k_D, variance, D[order], R, F, weights
+
+
+def _stacked(parts: tuple[np.ndarray, ...]) -> Tensor:
+    """Arrays of all trials as one, padded with zeros to the longest."""
+    if len(parts) == 1:
+        return torch.from_numpy(parts[0][None])
+    r = max(map(len, parts))
+    whole = np.zeros((len(parts), *(r for _ in parts[0].shape)), dtype=parts[0].dtype)
+    for of_trial, part in zip(whole, parts, strict=True):
+        of_trial[tuple(map(slice, part.shape))] = part
+    return torch.from_numpy(whole)
