@@ -70,11 +70,11 @@ def redrawn(variance: Tensor, oversampling: float, counts: Tensor, uniform: Tens
     """
     n = counts.shape[1]
     if not on_cuda(counts):  # only arms with a reward can enter: at 10^5 arms, their uniforms alone would take 2 ms
-        at = np.flatnonzero(counts.numpy())
-        drawn = uniform.numpy().ravel()[at] if uniform.ndim == 2 else spread_at(uniform.numpy()[at // n], at % n)
-        of_past = [torch.from_numpy(x.numpy().ravel()[at]) for x in (variance, counts)]
+        past = counts.numpy().nonzero()
+        drawn = uniform.numpy()[past] if uniform.ndim == 2 else spread_at(uniform.numpy()[past[0]], past[1])
+        of_past = [torch.from_numpy(x.numpy()[past]) for x in (variance, counts)]
         kept = np.zeros(counts.shape, dtype=bool)
-        kept.ravel()[at] = drawn < keep_probability(of_past[0], oversampling, of_past[1]).numpy()
+        kept[past] = drawn < keep_probability(of_past[0], oversampling, of_past[1]).numpy()
         if kept.any(1).all():
             return torch.from_numpy(kept)
     uniforms = uniform if uniform.ndim == 2 else spread(uniform, n)

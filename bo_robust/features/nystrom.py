@@ -145,28 +145,24 @@ def _checked(K: Tensor, mask: Tensor, dependent: Tensor, rank: Tensor) -> tuple[
 
 
 def root_of_one(K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``order`` and ``inverse`` of :func:`dictionary_root` for one dictionary of M >= 1 points on a CPU, in LAPACK.
+    """``order`` and ``inverse`` of :func:`dictionary_root` for one dictionary on a CPU, in LAPACK; always pivoted.
 
-    There the calls of torch are what a small dictionary costs: one of five points takes a sixth of the time.
+    There the calls of torch are what a small dictionary costs: one of ten points takes a tenth of the time.
     """
-    potrf, trtrs, _ = lapack(K.dtype)
     order = (K.diagonal() > 0.0).nonzero()[0]
     if len(order) == 0:
         return np.zeros(1, dtype=np.int64), np.zeros((1, 1), dtype=K.dtype)
     if len(order) < len(K):
         K = K[np.ix_(order, order)]
-    sd = np.sqrt(K.diagonal())
+    sd, eps = np.sqrt(K.diagonal()), float(np.finfo(K.dtype).eps)
     C = K / sd
     C /= sd[:, None]
-    eps = float(np.finfo(K.dtype).eps)
     rounding = len(C) * eps
-    L, failed = potrf(C, lower=1)
-    inverse = trtrs(L, np.eye(len(C), dtype=C.dtype), lower=1)[0]
-    # The largest 1 / share that a point keeps of its variance given all others; it fails where it is NaN.
-    if failed or not np.square(inverse).sum(0).max() < 1.0 / max(rounding, eps ** (2.0 / 3.0)):
-        pivots, inverse = _pivoted(C, rounding, 0.5 * rounding)
-        order, sd = order[pivots], sd[pivots]
-    return order, inverse / sd
+    pivots, L = _pivoted(C, rounding)
+    if len(L) < len(C) or not L[-1, -1] ** 2 > eps ** (2.0 / 3.0):
+        C.flat[:: len(C) + 1] += 0.5 * rounding
+        pivots, L = _pivoted(C, 1.5 * rounding)
+    return order[pivots], _inverted(L) / sd[pivots]
 
 
 def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -252,12 +248,15 @@ def lapack(dtype: np.dtype) -> tuple[Callable[..., Any], ...]:
     return tuple(get_lapack_funcs(("potrf", "trtrs", "pstrf"), dtype=dtype))
 
 
-def _pivoted(C: np.ndarray, tol: float, jitter: float) -> tuple[np.ndarray, np.ndarray]:
-    """One member of :func:`pivoted_cholesky`: the positions chosen, and L^-1; ``C`` is overwritten."""
-    _, trtrs, pstrf = lapack(C.dtype)
-    C.flat[:: len(C) + 1] += jitter
-    L, pivots, rank, _ = pstrf(C, tol=tol + jitter, lower=1)
-    return pivots[:rank] - 1, trtrs(L[:rank, :rank], np.eye(rank, dtype=C.dtype), lower=1)[0]
+def _pivoted(C: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray]:
+    """The points that LAPACK chooses until none has more than ``tol`` left, and L, with other numbers above it."""
+    L, pivots, rank, _ = lapack(C.dtype)[2](C, tol=tol, lower=1)
+    return pivots[:rank] - 1, L[:rank, :rank]
+
+
+def _inverted(L: np.ndarray) -> np.ndarray:
+    inverse: np.ndarray = lapack(L.dtype)[1](L, np.eye(len(L), dtype=L.dtype), lower=1)[0]
+    return inverse
 
 
 def pivoted_cholesky(C: Tensor, absent: Tensor, tol: Tensor, jitter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -273,12 +272,14 @@ def pivoted_cholesky(C: Tensor, absent: Tensor, tol: Tensor, jitter: Tensor) -> 
     on_host = (x.cpu().numpy() for x in (C, absent, tol, jitter))
     for matrix, padding, least, added in zip(*on_host, strict=True):
         present = np.flatnonzero(~padding)
-        positions, L_inverse = _pivoted(matrix[np.ix_(present, present)], least, added)
+        matrix = matrix[np.ix_(present, present)]
+        matrix.flat[:: len(matrix) + 1] += added
+        positions, L = _pivoted(matrix, least + added)
         chosen.append(present[positions])
-        factors.append(L_inverse)
+        factors.append(_inverted(L))
     steps = max(map(len, chosen))
     pivots = np.zeros((len(C), steps), dtype=np.int64)
-    inverse = np.tile(np.eye(steps, dtype=L_inverse.dtype), (len(C), 1, 1))
+    inverse = np.tile(np.eye(steps, dtype=L.dtype), (len(C), 1, 1))
     for i, (positions, L_inverse) in enumerate(zip(chosen, factors, strict=True)):
         rank = len(positions)
         pivots[i, :rank] = positions

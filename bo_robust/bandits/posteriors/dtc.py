@@ -173,7 +173,7 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     index = index_of(posterior, trials)
     posterior.changes[index] = 0
     kernel = posterior.kernel
-    if kernel.matrix is not None and dtc_cpu.are_few(keep) and bool(keep.any(1).all()):
+    if kernel.matrix is not None and dtc_cpu.are_few(keep):
         numbers = range(len(keep)) if isinstance(index, slice) else index.tolist()
         given = posterior.noise_var[index], posterior.totals[:, index], keep
         posterior.mean[index], posterior.variance[index], *factors = dtc_cpu.rebuilt(kernel, numbers, *given)

@@ -39,7 +39,7 @@ def count(totals: Tensor, pulled: Tensor, variance: Tensor, noise_var: Tensor, a
 def rebuilt(
     kernel: ArmKernel, trials: Iterable[int], noise_var: Tensor, totals: Tensor, keep: Tensor
 ) -> tuple[Tensor, ...]:
-    """Mean, variance, points, R, F and weights of some ``trials`` over a matrix; no dictionary may be empty."""
+    """Mean, variance, points, R, F and weights of some ``trials`` over a matrix."""
     assert kernel.matrix is not None
     matrix, prior, found = kernel.matrix.numpy(), kernel.diagonal.numpy(), []
     given = zip(trials, noise_var.tolist(), *totals.numpy(), keep.numpy(), strict=True)
@@ -53,6 +53,8 @@ def _rebuilt(
     K: np.ndarray, prior: np.ndarray, noise_var: float, sums: np.ndarray, counts: np.ndarray, keep: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     D, pulled = keep.nonzero()[0], counts.nonzero()[0]
+    if len(D) == 0:  # as a dictionary of one point without variance
+        D, K = np.zeros(1, dtype=np.int64), np.zeros_like(K[:1])
     rows = K[D]
     order, R = root_of_one(rows[:, D])
     k_D = rows[order]
