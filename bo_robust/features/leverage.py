@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.utils.input_checks import check_accuracy, check_count, check_delta
-from bo_robust.utils.linalg import on_cuda, row_argmax
+from bo_robust.utils.linalg import are_few, row_argmax
 from bo_robust.utils.random import spread, spread_at
 
 
@@ -35,10 +35,10 @@ def keep_probability(variance: Tensor, oversampling: float, counts: Tensor) -> T
     ``variance`` is >= 0, in the scale of the caller's paper: sigma^2 for ATA-GP-UCB, sigma^2 / noise_var for BKB (the
     two agree at noise_var = 1). ``counts`` broadcast to it. Exactly 0 where the count is 0; NaN stays NaN.
     """
-    p = (oversampling * variance).clamp(0.0, 1.0)
+    p = (oversampling * variance).clamp_(0.0, 1.0)
     # log1p and expm1 keep c p where p is below the spacing of numbers near 1.
-    at_least_one = -torch.expm1(counts.to(p.dtype) * torch.log1p(-p))
-    return at_least_one.masked_fill(counts == 0, 0.0)
+    at_least_one = (counts.to(p.dtype) * p.neg_().log1p_()).expm1_().neg_()
+    return at_least_one.masked_fill_(counts == 0, 0.0)
 
 
 def entry_oversampling(variance: Tensor, uniform: Tensor, counts: Tensor) -> Tensor:
@@ -68,16 +68,16 @@ def redrawn(variance: Tensor, oversampling: float, counts: Tensor, uniform: Tens
     ``counts`` are ``s x n``; ``uniform`` has a draw per arm (``s x n``), or per trial (``s``) to :func:`.spread`. A
     trial without a reward (all its pulls failed) needs a dictionary too: any one serves, and it gets arm 0.
     """
-    n = counts.shape[1]
-    if not on_cuda(counts):  # only arms with a reward can enter: at 10^5 arms, their uniforms alone would take 2 ms
-        past = counts.numpy().nonzero()
-        drawn = uniform.numpy()[past] if uniform.ndim == 2 else spread_at(uniform.numpy()[past[0]], past[1])
-        of_past = [torch.from_numpy(x.numpy()[past]) for x in (variance, counts)]
+    if are_few(counts):  # only arms with a reward can enter: at 10^5 arms, uniforms of all would take 2 ms
         kept = np.zeros(counts.shape, dtype=bool)
-        kept[past] = drawn < keep_probability(of_past[0], oversampling, of_past[1]).numpy()
+        for row, *of_trial in zip(kept, variance.numpy(), counts.numpy(), uniform.numpy(), strict=True):
+            past = of_trial[1].nonzero()[0]
+            of_past, copies = (torch.from_numpy(x[past]) for x in of_trial[:2])
+            draw = of_trial[2][past] if uniform.ndim == 2 else spread_at(float(of_trial[2]), past, of_trial[2].dtype)
+            row[past] = draw < keep_probability(of_past, oversampling, copies).numpy()
         if kept.any(1).all():
             return torch.from_numpy(kept)
-    uniforms = uniform if uniform.ndim == 2 else spread(uniform, n)
+    uniforms = uniform if uniform.ndim == 2 else spread(uniform, counts.shape[1])
     keep = draw_dictionary(keep_probability(variance, oversampling, counts), uniforms)
     keep[:, 0] |= ~keep.any(1)
     return keep

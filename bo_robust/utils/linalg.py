@@ -17,6 +17,15 @@ def on_cuda(x: Tensor) -> bool:
     return x.is_cuda or simulated
 
 
+# Up to so many trials are updated one by one in NumPy: of one of a thousand arms, torch's calls take most of the time.
+FEW_TRIALS = 8
+
+
+def are_few(trials: Tensor) -> bool:
+    """Whether trials, the rows of a tensor, are updated one by one, on a CPU."""
+    return len(trials) <= FEW_TRIALS and not on_cuda(trials)
+
+
 def device_named(name: str) -> torch.device:
     """The torch device of a name; ``ValueError`` if it is unknown or this machine lacks it."""
     try:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 Integers = TypeVar("Integers", Tensor, np.ndarray)  # 64 bits, signed
+SEED_STEP, STEP = 0xD1342543DE82EF95, 0x9E3779B97F4A7C15  # the first keeps neighboring uniforms apart; SplitMix64's
 
 
 def stream(seed: int, purpose: str, trial: int, block: int = 0) -> np.random.Generator:
@@ -30,22 +31,21 @@ def spread(uniform: Tensor, n: int) -> Tensor:
     Flood 2014). The numbers are the same on every device. Uniforms that differ by 2^-53 give unrelated rows.
     """
     bits = 53 if uniform.dtype == torch.float64 else 24
-    z = _mixed((uniform.double() * 2.0**53).long()[:, None], torch.arange(1, n + 1, device=uniform.device), bits)
-    return z.to(uniform.dtype) * 2.0**-bits
+    seed = (uniform.double() * 2.0**53).long() * _int64(SEED_STEP)
+    states = seed[:, None] + torch.arange(1, n + 1, device=uniform.device) * _int64(STEP)
+    return _mixed(states, bits).to(uniform.dtype) * 2.0**-bits
 
 
-def spread_at(uniform: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Some numbers of :func:`spread`, on a CPU: number ``index`` (from 0) of the row of ``uniform``, elementwise."""
-    bits = 53 if uniform.dtype == np.float64 else 24
-    z = _mixed((uniform.astype(np.float64) * 2.0**53).astype(np.int64), index + 1, bits)
-    numbers: np.ndarray = z.astype(uniform.dtype) * uniform.dtype.type(2.0**-bits)
-    return numbers
+def spread_at(uniform: float, index: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Some numbers of :func:`spread` of one ``uniform`` of a dtype: those in the places ``index`` (from 0)."""
+    bits = 53 if dtype == np.float64 else 24
+    seed = _int64(int(uniform * 2.0**53) * SEED_STEP % 2**64)
+    numbers: np.ndarray = _mixed(index * _int64(STEP) + _int64((seed + STEP) % 2**64), bits).astype(dtype)
+    return numbers * dtype.type(2.0**-bits)
 
 
-def _mixed(seed: Integers, index: Integers, bits: int) -> Integers:
-    """The first ``bits`` of number ``index`` (from 1) of every seed."""
-    # The first constant keeps the seeds of neighboring uniforms apart; the other three are those of SplitMix64.
-    z = seed * _int64(0xD1342543DE82EF95) + index * _int64(0x9E3779B97F4A7C15)
+def _mixed(z: Integers, bits: int) -> Integers:
+    """The first ``bits`` of SplitMix64 in the states ``z``."""
     z = (z ^ _shifted(z, 30)) * _int64(0xBF58476D1CE4E5B9)
     z = (z ^ _shifted(z, 27)) * _int64(0x94D049BB133111EB)
     return _shifted(z ^ _shifted(z, 31), 64 - bits)

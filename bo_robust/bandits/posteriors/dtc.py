@@ -35,7 +35,7 @@ from bo_robust.ops.dtc_scores import (
     scores_of_columns,
     steps_of_columns,
 )
-from bo_robust.utils.linalg import entries_at_once, on_cuda
+from bo_robust.utils.linalg import are_few, entries_at_once, on_cuda
 
 # A change is: rewards of one arm, a point in, or a point out. The factors of r points are changed up to r /
 # POINTS_PER_CHANGE times at once, beyond that rebuilt (measured: benchmarks/bkb.py); and rebuilt after MAX_CHANGES in
@@ -134,7 +134,7 @@ def count(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
     """
     check_pulls(posterior.noise_var, arms, rewards)
     arms, rewards = within(arms, rewards, posterior.counts.shape[1])
-    if dtc_cpu.are_few(arms):
+    if are_few(arms):
         p = posterior
         return dtc_cpu.count(p.totals, p.pulled, p.variance, p.noise_var, arms, rewards)
     return note(posterior, arms, rewards, costs_of(posterior, arms.unsqueeze(1)).squeeze(1))[0]
@@ -173,11 +173,10 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     index = index_of(posterior, trials)
     posterior.changes[index] = 0
     kernel = posterior.kernel
-    if kernel.matrix is not None and dtc_cpu.are_few(keep):
-        numbers = range(len(keep)) if isinstance(index, slice) else index.tolist()
-        given = posterior.noise_var[index], posterior.totals[:, index], keep
-        posterior.mean[index], posterior.variance[index], *factors = dtc_cpu.rebuilt(kernel, numbers, *given)
-        _store(posterior, index, keep, *factors)
+    if kernel.matrix is not None and are_few(keep):
+        numbers, p = range(len(keep)) if isinstance(index, slice) else index.tolist(), posterior
+        factors = dtc_cpu.rebuild_(kernel, p.noise_var, p.totals, p.mean, p.variance, keep, numbers)
+        _store(p, index, keep, *factors)
         return
     chosen = torch.arange(len(posterior.counts), device=keep.device)[index]
     noise = posterior.noise_var[chosen]
@@ -212,7 +211,7 @@ def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) 
     # On CUDA a rebuild takes less than a millisecond, and changes wait for the device once a point. Of so few points
     # no change is less work.
     n, r = p.kernel.num_arms, p.points.shape[1]
-    soon_rebuilt = p.kernel.matrix is not None and dtc_cpu.are_few(keep) and n * r * r < LEAST_WORK
+    soon_rebuilt = p.kernel.matrix is not None and are_few(keep) and n * r * r < LEAST_WORK
     if on_cuda(p.mean) or r < POINTS_PER_CHANGE or soon_rebuilt:
         rebuild(p, keep, trials)
         return
@@ -367,7 +366,7 @@ def _columns_of_matrix(kernel: ArmKernel, points: Tensor, trials: Tensor) -> Col
 def index_of(posterior: DTCPosterior, trials: Tensor | None) -> slice | Tensor:
     """An index of some trials: where these are all in order a slice, because its views cost nothing."""
     s = len(posterior.counts)
-    if trials is None or (len(trials) == s and torch.equal(trials, torch.arange(s, device=trials.device))):
+    if trials is None or (len(trials) == s and trials.tolist() == [*range(s)]):
         return slice(None)
     return trials
 

@@ -13,45 +13,51 @@ from torch import Tensor
 
 from bo_robust.bandits.posteriors.arm_kernel import ArmKernel
 from bo_robust.features.nystrom import lapack, root_of_one
-from bo_robust.utils.linalg import on_cuda
-
-FEW_TRIALS = 8  # More are one batch in torch, which is as fast at a thousand arms and faster for fewer
-
-
-def are_few(trials: Tensor) -> bool:
-    """Whether trials, the rows of a tensor, are updated one by one."""
-    return len(trials) <= FEW_TRIALS and not on_cuda(trials)
 
 
 def count(totals: Tensor, pulled: Tensor, variance: Tensor, noise_var: Tensor, arms: Tensor, rewards: Tensor) -> Tensor:
     """:func:`.dtc.count` without its checks, on the tensors of a posterior."""
-    (sums, counts), sums_over_pulls = totals.numpy(), pulled.numpy()
-    ok = [math.isfinite(reward) for reward in rewards.tolist()]
+    (sums, counts), of_trials, ok = totals.numpy(), pulled.numpy(), []
     for i, (arm, reward) in enumerate(zip(arms.tolist(), rewards.tolist(), strict=True)):
+        ok.append(math.isfinite(reward))
         if ok[i]:
             of_arm = variance.numpy().item(i, arm)
             sums[i, arm] += reward
             counts[i, arm] += 1.0
-            sums_over_pulls[i] += 0.5 * math.log1p(of_arm / noise_var.numpy().item(i)), of_arm
-    return torch.tensor(ok)
+            of_trials[i, 0] += 0.5 * math.log1p(of_arm / noise_var.numpy().item(i))
+            of_trials[i, 1] += of_arm
+    return torch.from_numpy(np.array(ok))  # takes a third of the time of torch.tensor
 
 
-def rebuilt(
-    kernel: ArmKernel, trials: Iterable[int], noise_var: Tensor, totals: Tensor, keep: Tensor
-) -> tuple[Tensor, ...]:
-    """Mean, variance, points, R, F and weights of some ``trials`` over a matrix."""
+def rebuild_(
+    kernel: ArmKernel,
+    noise_var: Tensor,
+    totals: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    keep: Tensor,
+    trials: Iterable[int],
+) -> list[Tensor]:
+    """:func:`.dtc.rebuild` over a matrix, on the tensors of a posterior; returns points, R, F and weights."""
     assert kernel.matrix is not None
     matrix, prior, found = kernel.matrix.numpy(), kernel.diagonal.numpy(), []
-    given = zip(trials, noise_var.tolist(), *totals.numpy(), keep.numpy(), strict=True)
-    for i, *of_trial in given:
-        K, variance = matrix if matrix.ndim == 2 else matrix[i], prior if prior.ndim == 1 else prior[i]
-        found.append(_rebuilt(K, variance, *of_trial))
-    return tuple(_stacked(parts) for parts in zip(*found, strict=True))
+    for i, kept in zip(trials, keep.numpy(), strict=True):
+        prior_of_trial = matrix if matrix.ndim == 2 else matrix[i], prior if prior.ndim == 1 else prior[i]
+        rewards = noise_var.numpy().item(i), totals.numpy()[:, i]
+        found.append(_rebuild_(*prior_of_trial, *rewards, kept, mean.numpy()[i], variance.numpy()[i]))
+    return [_stacked(parts) for parts in zip(*found, strict=True)]
 
 
-def _rebuilt(
-    K: np.ndarray, prior: np.ndarray, noise_var: float, sums: np.ndarray, counts: np.ndarray, keep: np.ndarray
+def _rebuild_(
+    K: np.ndarray,
+    prior: np.ndarray,
+    noise_var: float,
+    totals: np.ndarray,
+    keep: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
 ) -> tuple[np.ndarray, ...]:
+    sums, counts = totals
     D, pulled = keep.nonzero()[0], counts.nonzero()[0]
     if len(D) == 0:  # as a dictionary of one point without variance
         D, K = np.zeros(1, dtype=np.int64), np.zeros_like(K[:1])
@@ -66,10 +72,12 @@ def _rebuilt(
     L = potrf(V, lower=1)[0]
     F = trtrs(L, R, lower=1)[0]
     weights = trtrs(L, Z @ sums[pulled], lower=1)[0] @ F
+    np.matmul(weights, k_D, out=mean)
     G = F @ k_D
-    variance = np.maximum(prior - np.square(E, out=E).sum(0), 0.0)
+    np.subtract(prior, np.square(E, out=E).sum(0), out=variance)
+    np.maximum(variance, 0.0, out=variance)
     variance += noise_var * np.square(G, out=G).sum(0)
-    return weights @ k_D, variance, D[order], R, F, weights
+    return D[order], R, F, weights
 
 
 def _stacked(parts: tuple[np.ndarray, ...]) -> Tensor:

@@ -3,8 +3,9 @@ import math
 import pytest
 import torch
 
-from bo_robust.bandits.posteriors import dtc, dtc_cpu
+from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.utils import linalg
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from tests.bandits import naive
 from tests.bandits.problems import places
@@ -84,7 +85,7 @@ def test_few_trials_are_a_batch(s, dtype, device, monkeypatch):
     arms, rewards = rounds_of(40, s, 25, device, failed=0.1)
     states = []
     for few in (8, 0):
-        monkeypatch.setattr(dtc_cpu, "FEW_TRIALS", few)
+        monkeypatch.setattr(linalg, "FEW_TRIALS", few)
         state = observed(dtc.init(kernel, 0.1, s), arms, rewards.to(dtype))
         dtc.rebuild(state, masks([9, 4, 2][:s], 25, device))
         dtc.rebuild(state, masks([15, 24][: s - 1 or 1], 25, device, seed=1), None if s == 1 else torch.tensor([2, 0]))
