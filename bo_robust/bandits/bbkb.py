@@ -162,10 +162,10 @@ def _observe_few(state: BBKBState, arms: Tensor, rewards: Tensor, places: list[i
             pulled += pulls[place, 1:COSTS]
             features = pulls[:, COSTS : COSTS + len(ahead)]
             z = features[place]
-            h = ahead @ z
-            h /= math.sqrt(z @ h + noise_var)
+            h = ahead.dot(z)
+            h /= math.sqrt(z.dot(h) + noise_var)
             ahead -= h[:, None] * h
-            along = features @ h
+            along = features.dot(h)
             along *= along
             variance -= along
             np.maximum(variance, 0.0, out=variance)

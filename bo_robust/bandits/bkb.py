@@ -105,6 +105,6 @@ def new_dictionary(posterior: DTCPosterior, oversampling: float, uniform: Tensor
 
 def sparse_width(state: State, width: Width, uniform: Tensor) -> Tensor | float:
     """The width of the coming round, which gets sum sigma~^2 if it needs that, and else the information gain."""
-    posterior = state.posterior
-    gain = posterior.effective_dimension if DIMENSION in needs_of(width) else posterior.information_gain
+    posterior, needs = state.posterior, needs_of(width)
+    gain = posterior.effective_dimension if DIMENSION in needs else posterior.information_gain if needs else 0.0
     return width(state.round + 1, gain, uniform)
