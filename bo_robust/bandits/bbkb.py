@@ -21,7 +21,7 @@ from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked
 from bo_robust.bandits.bkb import new_dictionary, sparse_width
 from bo_robust.bandits.gp_ucb import largest_bound
 from bo_robust.bandits.posteriors import dtc
-from bo_robust.bandits.posteriors.arms import ArmKernel, check_pulls
+from bo_robust.bandits.posteriors.arms import ArmKernel, check_pulls, within
 from bo_robust.bandits.posteriors.dtc import DTCPosterior
 from bo_robust.bandits.shortlist import (
     COSTS,
@@ -115,6 +115,7 @@ class BBKB(ArmAlgorithm):
             rank = posterior.points.shape[1]  # the list has columns for the largest dictionary so far
             state.shortlist.lower(*dtc.downdate(posterior, features[:, :rank]))
             return Info(ok)
+        arms, rewards = within(arms, rewards, posterior.counts.shape[1])
         ok = dtc.count(posterior, arms, rewards)
         state.round += 1
         # The first reward always ends a batch: until then the dictionary is empty.
