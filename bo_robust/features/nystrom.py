@@ -158,11 +158,10 @@ def root_of_one(K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     C = K / sd
     C /= sd[:, None]
     rounding = len(C) * eps
-    pivots, L = _pivoted(C, rounding)
-    if len(L) < len(C) or not L[-1, -1] ** 2 > eps ** (2.0 / 3.0):
-        C.flat[:: len(C) + 1] += 0.5 * rounding
-        pivots, L = _pivoted(C, 1.5 * rounding)
-    return order[pivots], _inverted(L) / sd[pivots]
+    pivots, inverse = _pivoted(C, rounding, 0.0)
+    if len(pivots) < len(C) or not inverse[-1, -1] ** -2 > eps ** (2.0 / 3.0):
+        pivots, inverse = _pivoted(C, rounding, 0.5 * rounding)
+    return order[pivots], inverse / sd[pivots]
 
 
 def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -248,15 +247,12 @@ def lapack(dtype: np.dtype) -> tuple[Callable[..., Any], ...]:
     return tuple(get_lapack_funcs(("potrf", "trtrs", "pstrf"), dtype=dtype))
 
 
-def _pivoted(C: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray]:
-    """The points that LAPACK chooses until none has more than ``tol`` left, and L, with other numbers above it."""
-    L, pivots, rank, _ = lapack(C.dtype)[2](C, tol=tol, lower=1)
-    return pivots[:rank] - 1, L[:rank, :rank]
-
-
-def _inverted(L: np.ndarray) -> np.ndarray:
-    inverse: np.ndarray = lapack(L.dtype)[1](L, np.eye(len(L), dtype=L.dtype), lower=1)[0]
-    return inverse
+def _pivoted(C: np.ndarray, tol: float, jitter: float) -> tuple[np.ndarray, np.ndarray]:
+    """A member of :func:`pivoted_cholesky`: the positions chosen, and L^-1. ``jitter`` stays on ``C``."""
+    _, trtrs, pstrf = lapack(C.dtype)
+    C.flat[:: len(C) + 1] += jitter
+    L, pivots, rank, _ = pstrf(C, tol=tol + jitter, lower=1)
+    return pivots[:rank] - 1, trtrs(L[:rank, :rank], np.eye(rank, dtype=C.dtype), lower=1)[0]
 
 
 def pivoted_cholesky(C: Tensor, absent: Tensor, tol: Tensor, jitter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -272,14 +268,12 @@ def pivoted_cholesky(C: Tensor, absent: Tensor, tol: Tensor, jitter: Tensor) -> 
     on_host = (x.cpu().numpy() for x in (C, absent, tol, jitter))
     for matrix, padding, least, added in zip(*on_host, strict=True):
         present = np.flatnonzero(~padding)
-        matrix = matrix[np.ix_(present, present)]
-        matrix.flat[:: len(matrix) + 1] += added
-        positions, L = _pivoted(matrix, least + added)
+        positions, L_inverse = _pivoted(matrix[np.ix_(present, present)], least, added)
         chosen.append(present[positions])
-        factors.append(_inverted(L))
+        factors.append(L_inverse)
     steps = max(map(len, chosen))
     pivots = np.zeros((len(C), steps), dtype=np.int64)
-    inverse = np.tile(np.eye(steps, dtype=L.dtype), (len(C), 1, 1))
+    inverse = np.tile(np.eye(steps, dtype=L_inverse.dtype), (len(C), 1, 1))
     for i, (positions, L_inverse) in enumerate(zip(chosen, factors, strict=True)):
         rank = len(positions)
         pivots[i, :rank] = positions

@@ -17,8 +17,8 @@ def on_cuda(x: Tensor) -> bool:
     return x.is_cuda or simulated
 
 
-# Up to so many trials are updated one by one in NumPy on a CPU. For more, one batch of torch takes no more calls: of 8
-# trials over 50 to 250 arms GP-UCB takes 0.8 of its time one by one, of 12 as much, and BKB over 100 arms as much of 8.
+# Up to so many trials are updated one by one in NumPy on a CPU. For 8 trials GP-UCB takes 0.8 of the time of a batch in
+# torch (50 to 250 arms), for 12 as much; BKB over 100 arms takes as much for 8.
 FEW_TRIALS = 8
 
 

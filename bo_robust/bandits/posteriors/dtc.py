@@ -134,10 +134,10 @@ def count(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
     """
     check_pulls(posterior.noise_var, arms, rewards)
     arms, rewards = within(arms, rewards, posterior.counts.shape[1])
+    p = posterior
     if are_few(arms):
-        p = posterior
         return dtc_cpu.count(p.totals, p.pulled, p.variance, p.noise_var, arms, rewards)
-    return note(posterior, arms, rewards, costs_of(posterior, arms.unsqueeze(1)).squeeze(1))[0]
+    return note(p, arms, rewards, costs_of(p, arms.unsqueeze(1)).squeeze(1))[0]
 
 
 def costs_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor | None = None) -> Tensor:
@@ -171,12 +171,10 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     are; None: all.
     """
     index = index_of(posterior, trials)
-    posterior.changes[index] = 0
-    kernel = posterior.kernel
+    posterior.changes[index], kernel = 0, posterior.kernel
     if kernel.matrix is not None and are_few(keep):
         numbers, p = range(len(keep)) if isinstance(index, slice) else index.tolist(), posterior
-        factors = dtc_cpu.rebuild_(kernel, p.noise_var, p.totals, p.mean, p.variance, keep, numbers)
-        _store(p, index, keep, *factors)
+        _store(p, index, keep, *dtc_cpu.rebuild_(kernel, p.noise_var, p.totals, keep, numbers, [p.mean, p.variance]))
         return
     chosen = torch.arange(len(posterior.counts), device=keep.device)[index]
     noise = posterior.noise_var[chosen]

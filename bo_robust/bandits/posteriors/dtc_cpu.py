@@ -30,34 +30,24 @@ def count(totals: Tensor, pulled: Tensor, variance: Tensor, noise_var: Tensor, a
 
 
 def rebuild_(
-    kernel: ArmKernel,
-    noise_var: Tensor,
-    totals: Tensor,
-    mean: Tensor,
-    variance: Tensor,
-    keep: Tensor,
-    trials: Iterable[int],
+    kernel: ArmKernel, noise_var: Tensor, totals: Tensor, keep: Tensor, trials: Iterable[int], scores: list[Tensor]
 ) -> list[Tensor]:
-    """:func:`.dtc.rebuild` over a matrix, on the tensors of a posterior; returns points, R, F and weights."""
+    """:func:`.dtc.rebuild` over a matrix, on the tensors of a posterior; returns points, R, F and weights.
+
+    Mean and variance are written into ``scores``.
+    """
     assert kernel.matrix is not None
-    matrix, prior, found = kernel.matrix.numpy(), kernel.diagonal.numpy(), []
+    K, prior, found = kernel.matrix.numpy(), kernel.diagonal.numpy(), []
     for i, kept in zip(trials, keep.numpy(), strict=True):
-        prior_of_trial = matrix if matrix.ndim == 2 else matrix[i], prior if prior.ndim == 1 else prior[i]
-        rewards = noise_var.numpy().item(i), totals.numpy()[:, i]
-        found.append(_rebuild_(*prior_of_trial, *rewards, kept, mean.numpy()[i], variance.numpy()[i]))
+        of_trial = K if K.ndim == 2 else K[i], prior if prior.ndim == 1 else prior[i], noise_var.numpy().item(i)
+        found.append(_rebuild_(*of_trial, totals.numpy()[:, i], kept, [x.numpy()[i] for x in scores]))
     return [_stacked(parts) for parts in zip(*found, strict=True)]
 
 
 def _rebuild_(
-    K: np.ndarray,
-    prior: np.ndarray,
-    noise_var: float,
-    totals: np.ndarray,
-    keep: np.ndarray,
-    mean: np.ndarray,
-    variance: np.ndarray,
+    K: np.ndarray, prior: np.ndarray, noise_var: float, totals: np.ndarray, keep: np.ndarray, scores: list[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
-    sums, counts = totals
+    (sums, counts), (mean, variance) = totals, scores
     D, pulled = keep.nonzero()[0], counts.nonzero()[0]
     if len(D) == 0:  # as a dictionary of one point without variance
         D, K = np.zeros(1, dtype=np.int64), np.zeros_like(K[:1])
