@@ -5,8 +5,8 @@ Calandriello, Carratino, Lazaric, Valko, Rosasco (ICML 2020), Algorithm 1 with i
 enter the mean. Within a batch, variances are kept only of arms that can be chosen (:mod:`.shortlist`). The choice is
 exact. Difference from :mod:`bkb`: when the posterior is rebuilt.
 
-A dictionary saves memory. Up to some 10^5 arms, and where nearly every pull is a new arm, :class:`.GPUCB` with its exact
-posterior is faster (``benchmarks.speed dictionaries_exact``).
+A dictionary saves memory. Up to some 10^5 arms, and where nearly every pull is a new arm, :class:`.GPUCB`, whose
+posterior is exact, is faster (``benchmarks.speed dictionaries_exact``).
 """
 
 import math
