@@ -85,6 +85,8 @@ def _condition_group_(
         np.maximum(variance, 0.0, out=variance)
     arrays.counts[trials, arm] += 1.0
     arrays.information_gain[trials] += 0.5 * np.log1p(prior_variance / noise_var)
+    if math.isfinite(np.vdot(mean, variance)):
+        return True
     return all_numbers(torch.from_numpy(mean), torch.from_numpy(variance)).numpy()
 
 
@@ -96,9 +98,11 @@ def _write_rows(buffers: ArmBuffers, trials: slice, arm: int, kernel: PriorRows,
     if done >= 0:
         np.multiply(pending[:, done], np.expand_dims(factor, 1), out=out)
     else:
-        slots = [_slot(buffers, trial, arm, kernel) for trial in range(trials.start, trials.stop)]
-        rows = buffers.arrays.rows[trials]
-        out[:] = rows[:, slots[0]]
+        if arrays.slots.item(trials.start, arm) < 0:
+            for trial in range(trials.start, trials.stop):
+                _slot(buffers, trial, arm, kernel)
+        rows = arrays.rows[trials]
+        out[:] = rows[:, arrays.slots.item(trials.start, arm)]
         if m := arrays.block_filled.item(trials.start):
             if not arrays.root_ready[trials.start]:
                 naive.refresh_root_(buffers, trials, m, branch_free=False)
