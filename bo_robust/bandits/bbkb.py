@@ -5,14 +5,15 @@ Calandriello, Carratino, Lazaric, Valko, Rosasco (ICML 2020), Algorithm 1 with i
 enter the mean. Within a batch, variances are kept only of arms that can be chosen (:mod:`.shortlist`). The choice is
 exact. Difference from :mod:`bkb`: when the posterior is rebuilt.
 
-A dictionary saves time where arms are pulled again. Where nearly every pull is a new arm, take :class:`.GPUCB`, whose
-exact posterior is then cheaper.
+A dictionary saves memory. Up to some 10^5 arms, and where nearly every pull is a new arm, :class:`.GPUCB`, whose
+posterior is exact, is faster (``benchmarks.speed dictionaries_exact``).
 """
 
 import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,8 +34,7 @@ from bo_robust.bandits.shortlist import (
 )
 from bo_robust.confidence import Width
 from bo_robust.utils.input_checks import Nonnegative, Oversampling
-from bo_robust.utils.linalg import all_numbers, on_cuda, row_argmax
-from bo_robust.utils.random import spread
+from bo_robust.utils.linalg import all_numbers, are_few, on_cuda, row_argmax
 
 
 @dataclass
@@ -42,8 +42,8 @@ class BBKBState(State):
     """State of BBKB; mean and variance of the posterior are those of the start of the batch."""
 
     shortlist: Shortlist = field(kw_only=True)  # Shortlist of this batch
-    # The arms chosen last and their rows of the shortlist, if no batch ends with them
-    chosen: tuple[Tensor, Tensor] | None = None
+    # The arms chosen last and their rows of the shortlist (of few trials: places), if no batch ends with them
+    chosen: tuple[Tensor, Tensor | list[int]] | None = None
 
 
 @dataclass(frozen=True)
@@ -83,19 +83,16 @@ class BBKB(ArmAlgorithm):
         if :meth:`observe` gets this very tensor, it need not ask the device whether a batch ends.
         """
         state = checked_state(state, BBKBState, DTCPosterior)
-        posterior, shortlist = state.posterior, state.shortlist
+        posterior: DTCPosterior = state.posterior
         state.chosen = None
         w = sparse_width(state, self.width, uniform)
         if state.round == 0:
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
         if posterior.ahead is None:  # every trial at the start of a batch
             return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
-        places = largest_bound(shortlist.mean, shortlist.variance, w).unsqueeze(1)
-        arms = shortlist.arms.gather(1, places).squeeze(1)
-        pull = shortlist.pulls.gather(1, places.unsqueeze(2).expand(-1, -1, shortlist.pulls.shape[2])).squeeze(1)
-        spent = (posterior.spent + pull[:, COSTS - 1]).tolist()  # the one wait for a GPU in most rounds
+        arms, chosen, spent = (_chosen_of_few if are_few(posterior.noise_var) else _chosen)(state, w)
         if all(after <= self.batch_constant for after in spent):
-            state.chosen = arms, pull
+            state.chosen = arms, chosen
         elif math.inf in spent:
             trials = torch.tensor([i for i, after in enumerate(spent) if after == math.inf], device=arms.device)
             width = torch.as_tensor(w).to(posterior.noise_var).expand_as(posterior.noise_var)
@@ -112,12 +109,14 @@ class BBKB(ArmAlgorithm):
         chosen, state.chosen = state.chosen, None
         if chosen is not None and arms is chosen[0]:
             state.round += 1
+            if isinstance(chosen[1], list):
+                return Info(_observe_few(state, arms, rewards, chosen[1]))
             ok, features = dtc.note(posterior, arms, rewards, chosen[1])
             rank = posterior.points.shape[1]  # the list has columns for the largest dictionary so far
             state.shortlist.lower(*dtc.downdate(posterior, features[:, :rank]))
             return Info(ok)
         arms, rewards = within(arms, rewards, posterior.counts.shape[1])
-        ok, _ = dtc.note(posterior, arms, rewards, dtc.costs_of(posterior, arms.unsqueeze(1)).squeeze(1))
+        ok = dtc.count(posterior, arms, rewards)
         state.round += 1
         # The first reward always ends a batch: until then the dictionary is empty.
         over = (posterior.spent > self.batch_constant) | (state.round == 1)
@@ -126,11 +125,52 @@ class BBKB(ArmAlgorithm):
             state.shortlist.lower(*dtc.downdate(posterior, dtc.features_of_pulls(posterior, arms, ok)))
         if over.any():
             trials = over.nonzero().squeeze(1)
-            keep = new_dictionary(posterior, self.oversampling, spread(uniform, posterior.counts.shape[1]))
+            keep = new_dictionary(posterior, self.oversampling, uniform)
             dtc.redraw(posterior, keep[trials], trials)
             ok = ok & all_numbers(posterior.mean, posterior.variance)
             state.shortlist.forget(trials, posterior.points.shape[1])
         return Info(ok)
+
+
+def _chosen(state: BBKBState, w: Tensor | float) -> tuple[Tensor, Tensor, list[float]]:
+    """The arms of largest bound in the shortlist, their rows, and :attr:`.DTCPosterior.spent` after them."""
+    shortlist = state.shortlist
+    places = largest_bound(shortlist.mean, shortlist.variance, w).unsqueeze(1)
+    pull = shortlist.pulls.gather(1, places.unsqueeze(2).expand(-1, -1, shortlist.pulls.shape[2])).squeeze(1)
+    spent = (state.posterior.spent + pull[:, COSTS - 1]).tolist()  # the one wait for a GPU in most rounds
+    return shortlist.arms.gather(1, places).squeeze(1), pull, spent
+
+
+def _chosen_of_few(state: BBKBState, w: Tensor | float) -> tuple[Tensor, list[int], list[float]]:
+    """As :func:`_chosen`, with places for rows. The arms are a copy, as the shortlist is written in place."""
+    arms, pulls, pulled = (x.numpy() for x in (state.shortlist.arms, state.shortlist.pulls, state.posterior.pulled))
+    places: list[int] = largest_bound(state.shortlist.mean, state.shortlist.variance, w).tolist()
+    spent = [pulled.item(i, 1) + pulls.item(i, place, COSTS - 1) for i, place in enumerate(places)]
+    return torch.from_numpy(np.array([arms.item(i, place) for i, place in enumerate(places)])), places, spent
+
+
+def _observe_few(state: BBKBState, arms: Tensor, rewards: Tensor, places: list[int]) -> Tensor:
+    """Within a batch, note the rewards of few trials on a CPU and shrink variances, one by one in NumPy."""
+    p, shortlist = state.posterior, state.shortlist
+    (sums, counts), ok = p.totals.numpy(), []
+    parts = p.noise_var, p.pulled, p.ahead, shortlist.pulls, shortlist.variance
+    given = zip(arms.tolist(), rewards.tolist(), places, *(x.numpy() for x in parts), strict=True)
+    for i, (arm, reward, place, noise_var, pulled, ahead, pulls, variance) in enumerate(given):
+        ok.append(math.isfinite(reward))
+        if ok[i]:
+            sums[i, arm] += reward
+            counts[i, arm] += 1.0
+            pulled += pulls[place, 1:COSTS]
+            features = pulls[:, COSTS : COSTS + len(ahead)]
+            z = features[place]
+            h = ahead.dot(z)
+            h /= math.sqrt(z.dot(h) + noise_var)
+            ahead -= h[:, None] * h
+            along = features.dot(h)
+            along *= along
+            variance -= along
+            np.maximum(variance, 0.0, out=variance)
+    return torch.from_numpy(np.array(ok))
 
 
 def _look_again(state: BBKBState, trials: Tensor, width: Tensor) -> Tensor:

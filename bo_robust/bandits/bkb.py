@@ -90,21 +90,21 @@ class BKB(ArmAlgorithm):
         kept = rewards if math.isinf(level) else truncated_rewards(rewards, level, self.rule)
         ok = dtc.count(posterior, arms, kept)
         state.round += 1
-        uniforms = spread(uniform, posterior.counts.shape[1]) if state.uniforms is None else state.uniforms
         if self.redraw == "persistent":
-            state.uniforms = uniforms
+            state.uniforms = spread(uniform, posterior.counts.shape[1]) if state.uniforms is None else state.uniforms
+        draws = uniform if state.uniforms is None else state.uniforms
         # variances of the round before, as the paper: count did not change them
-        dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, uniforms))
+        dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, draws))
         return Info(ok & all_numbers(posterior.mean, posterior.variance), (kept != rewards) & ok)
 
 
-def new_dictionary(posterior: DTCPosterior, oversampling: float, uniforms: Tensor) -> Tensor:
-    """Draw dictionaries, ``s x n`` bool; each copy of a past arm stays with probability min(1, q variance / lambda)."""
-    return redrawn(posterior.variance / posterior.noise_var.unsqueeze(1), oversampling, posterior.counts, uniforms)
+def new_dictionary(posterior: DTCPosterior, oversampling: float, uniform: Tensor) -> Tensor:
+    """Draw dictionaries by :func:`.redrawn`; each copy of an arm stays with probability min(1, q variance / lambda)."""
+    return redrawn(posterior.variance / posterior.noise_var.unsqueeze(1), oversampling, posterior.counts, uniform)
 
 
 def sparse_width(state: State, width: Width, uniform: Tensor) -> Tensor | float:
     """The width of the coming round, which gets sum sigma~^2 if it needs that, and else the information gain."""
-    posterior = state.posterior
-    gain = posterior.effective_dimension if DIMENSION in needs_of(width) else posterior.information_gain
+    posterior, needs = state.posterior, needs_of(width)
+    gain = posterior.effective_dimension if DIMENSION in needs else posterior.information_gain if needs else 0.0
     return width(state.round + 1, gain, uniform)

@@ -28,7 +28,6 @@ from bo_robust.ops.dtc_scores import dtc_scores
 from bo_robust.utils.covariance import Covariance
 from bo_robust.utils.input_checks import Count, Nonnegative, Oversampling, check_count, check_fields, check_finite
 from bo_robust.utils.linalg import all_numbers, row_argmax
-from bo_robust.utils.random import spread
 
 FIRST_ARMS = 64  # Rows for pulled arms at first; they grow as needed
 
@@ -157,8 +156,7 @@ class StreamedBBKB:
             if state.shortlist is not None:
                 state.shortlist.lower(*step)
         else:
-            uniforms = spread(message[1:2], posterior.counts.shape[1])
-            dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, uniforms))
+            dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, message[1:2]))
             ok = ok & all_numbers(posterior.mean, posterior.variance)
             state.shortlist = None
         return bool(ok)

@@ -7,11 +7,13 @@ of copies equals one of the distinct points, so only the counts are needed.
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bo_robust.utils.input_checks import check_accuracy, check_count, check_delta
-from bo_robust.utils.linalg import row_argmax
+from bo_robust.utils.linalg import are_few, row_argmax
+from bo_robust.utils.random import spread, spread_at
 
 
 def theory_oversampling(horizon: int, delta: float, epsilon: float) -> float:
@@ -33,10 +35,10 @@ def keep_probability(variance: Tensor, oversampling: float, counts: Tensor) -> T
     ``variance`` is >= 0, in the scale of the caller's paper: sigma^2 for ATA-GP-UCB, sigma^2 / noise_var for BKB (the
     two agree at noise_var = 1). ``counts`` broadcast to it. Exactly 0 where the count is 0; NaN stays NaN.
     """
-    p = (oversampling * variance).clamp(0.0, 1.0)
+    p = (oversampling * variance).clamp_(0.0, 1.0)
     # log1p and expm1 keep c p where p is below the spacing of numbers near 1.
-    at_least_one = -torch.expm1(counts.to(p.dtype) * torch.log1p(-p))
-    return torch.where(counts == 0, 0.0, at_least_one)
+    at_least_one = (counts.to(p.dtype) * p.neg_().log1p_()).expm1_().neg_()
+    return at_least_one.masked_fill_(counts == 0, 0.0)
 
 
 def entry_oversampling(variance: Tensor, uniform: Tensor, counts: Tensor) -> Tensor:
@@ -60,12 +62,22 @@ def draw_dictionary(probability: Tensor, uniform: Tensor) -> Tensor:
     return keep.scatter(-1, best, keep.gather(-1, best) | rescued)
 
 
-def redrawn(variance: Tensor, oversampling: float, counts: Tensor, uniforms: Tensor) -> Tensor:
+def redrawn(variance: Tensor, oversampling: float, counts: Tensor, uniform: Tensor) -> Tensor:
     """Dictionaries of the past arms, ``s x n`` bool, from variances in the scale of the caller's paper.
 
-    ``counts`` and ``uniforms`` are ``s x n``. A trial without a reward (all its pulls failed) needs a dictionary too:
-    any one serves, and it gets arm 0.
+    ``counts`` are ``s x n``; ``uniform`` has a draw per arm (``s x n``), or per trial (``s``) to :func:`.spread`. A
+    trial without a reward (all its pulls failed) needs a dictionary too: any one serves, and it gets arm 0.
     """
+    if are_few(counts):  # only arms with a reward can enter: at 10^5 arms, uniforms of all would take 2 ms
+        kept = np.zeros(counts.shape, dtype=bool)
+        for row, *of_trial in zip(kept, variance.numpy(), counts.numpy(), uniform.numpy(), strict=True):
+            past = of_trial[1].nonzero()[0]
+            of_past, copies = (torch.from_numpy(x[past]) for x in of_trial[:2])
+            draw = of_trial[2][past] if uniform.ndim == 2 else spread_at(float(of_trial[2]), past, of_trial[2].dtype)
+            row[past] = draw < keep_probability(of_past, oversampling, copies).numpy()
+        if kept.any(1).all():
+            return torch.from_numpy(kept)
+    uniforms = uniform if uniform.ndim == 2 else spread(uniform, counts.shape[1])
     keep = draw_dictionary(keep_probability(variance, oversampling, counts), uniforms)
     keep[:, 0] |= ~keep.any(1)
     return keep

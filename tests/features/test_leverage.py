@@ -10,8 +10,10 @@ from bo_robust.features.leverage import (
     entry_oversampling,
     keep_probability,
     padded,
+    redrawn,
     theory_oversampling,
 )
+from bo_robust.utils.random import spread
 
 
 def tensor(values, device, dtype=torch.float64):
@@ -73,6 +75,22 @@ def test_draws_by_hand(device):
         ([nan, 0.1, 0.2, 0.0], [0.9, 0.9, 0.9, 0.9], [False, False, True, False]),
     ):
         assert draw_dictionary(tensor([probability], device), tensor([uniform], device)).tolist() == [kept]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_past_arms_are_drawn_as_all_arms(dtype, device):
+    """Also in trials that would keep nothing, have no reward, or only arms of no variance."""
+    g = torch.Generator().manual_seed(4)
+    variance, uniforms = (torch.rand(50, 30, generator=g, dtype=dtype).to(device) for _ in range(2))
+    counts = torch.randint(5, (50, 30), generator=g).clamp(min=2).sub(2).to(variance)
+    variance[1] *= 1e-9
+    variance[2], variance[3], counts[4] = 0.0, math.nan, 0.0
+    for rows in (slice(5, 50), slice(50), slice(1, 2), slice(2, 3), slice(3, 4), slice(4, 5)):
+        for uniform in (uniforms[rows], uniforms[rows, 0].contiguous()):
+            each = uniform if uniform.ndim == 2 else spread(uniform, 30)
+            want = draw_dictionary(keep_probability(variance[rows], 0.5, counts[rows]), each)
+            want[:, 0] |= ~want.any(1)
+            assert torch.equal(redrawn(variance[rows], 0.5, counts[rows], uniform), want)
 
 
 @settings(max_examples=50, deadline=None)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bo_robust.features.nystrom import dictionary_root, nystrom_weights, symmetric_axes
+from bo_robust.features.nystrom import dictionary_root, nystrom_weights, root_of_one, symmetric_axes
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from tests.bandits.naive import inverse_root
 
@@ -124,6 +124,9 @@ def test_batch_of_different_sizes_equals_single_members(lengthscale, device):
         want = single.features(K[i][:, chosen])
         torch.testing.assert_close(gram(F[i]), gram(want), rtol=0.0, atol=1e-9)
         torch.testing.assert_close(gram(F[i][chosen]), K[i][chosen][:, chosen], rtol=0.0, atol=1e-10)
+        order, inverse = map(torch.from_numpy, root_of_one(K[i][chosen][:, chosen].cpu().numpy()))
+        one = K[i].cpu()[:, chosen.cpu()][:, order] @ inverse.mT
+        torch.testing.assert_close(gram(one), gram(want).cpu(), rtol=0.0, atol=1e-9)
 
 
 def test_leading_batch_axes_and_shared_points(device):

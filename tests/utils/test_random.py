@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from bo_robust.utils.random import spread, stream
+from bo_robust.utils.random import spread, spread_at, stream
 
 
 def test_same_key_same_numbers_and_different_keys_differ():
@@ -37,6 +37,10 @@ def test_spread_by_python_integers(dtype, bits, device):
     assert got.cpu().tolist() == [[splitmix(u, i, bits) for i in range(1, 41)] for u in uniform.tolist()]
     assert torch.equal(got[:, :7], spread(uniform, 7))  # a row does not depend on how many are asked for
     assert torch.equal(got[2:3], spread(uniform[2:3], 40))  # nor on the other trials
+    for u, row in zip(uniform.tolist(), got.cpu().numpy(), strict=True):
+        some = spread_at(u, np.array([5, 0, 39]), row.dtype)
+        assert np.array_equal(some, row[[5, 0, 39]])
+        assert some.dtype == row.dtype
 
 
 def test_spread_by_published_numbers(device):

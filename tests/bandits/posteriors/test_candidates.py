@@ -29,12 +29,12 @@ def mixed(n, device):
 
 
 def pulled(n, device):
-    """Kernel, noise, prior means and pulls, 70 rounds of three trials; the sixth reward of the second failed."""
-    s, h, rounds = 3, 5, 70
+    """Kernel, noise, prior means and pulls, 110 rounds of three trials; the sixth reward of the second failed."""
+    s, h, rounds = 3, 5, 110
     kernel, g = mixed(n, device), torch.Generator().manual_seed(1)
     prior = torch.randn(h, n, generator=g, dtype=torch.float64).to(device)
     noise = torch.tensor([0.1, 0.2, 0.1, 0.3, 0.1], dtype=torch.float64, device=device)
-    pulls = torch.randint(0, n, (rounds, s), generator=g).to(device)
+    pulls = torch.randint(0, min(n, 40), (rounds, s), generator=g).to(device)  # some arms again and again
     rewards = torch.randn(rounds, s, generator=g, dtype=torch.float64).to(device)
     rewards[5, 1] = math.nan
     return kernel, noise, prior, pulls, rewards

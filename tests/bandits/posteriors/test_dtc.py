@@ -5,6 +5,7 @@ import torch
 
 from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.utils import linalg
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from tests.bandits import naive
 from tests.bandits.problems import places
@@ -72,6 +73,27 @@ def test_rebuild_is_the_definition(per_trial, device):
         dtc.rebuild(posterior, keep)
         check(posterior, keep, arms, rewards)
         assert posterior.size.tolist() == list(sizes)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("s", [1, 3])
+def test_few_trials_are_a_batch(s, dtype, device, monkeypatch):
+    """With points that depend on others, one of no variance, failed pulls, trials that stay, empty dictionaries."""
+    X, tol = places(20, 2, device=device).to(dtype), 1e-9 if dtype == torch.float64 else 2e-3
+    x = torch.cat([X, X[:4], X[:1] * 0.0], 0)
+    kernel = ArmKernel.from_matrix(torch.stack([(x @ x.T + 0.1 * i * (x @ x.T) ** 2) for i in range(s)]), x)
+    arms, rewards = rounds_of(40, s, 25, device, failed=0.1)
+    states = []
+    for few in (8, 0):
+        monkeypatch.setattr(linalg, "FEW_TRIALS", few)
+        state = observed(dtc.init(kernel, 0.1, s), arms, rewards.to(dtype))
+        dtc.rebuild(state, masks([9, 4, 2][:s], 25, device))
+        dtc.rebuild(state, masks([15, 24][: s - 1 or 1], 25, device, seed=1), None if s == 1 else torch.tensor([2, 0]))
+        states.append(state)
+        dtc.rebuild(observed(dtc.init(kernel, 0.1, s), arms[:3], rewards[:3].to(dtype)), masks([0] * s, 25, device))
+    for name in ("mean", "variance", "totals", "pulled", "learnt", "dictionary", "changes"):
+        torch.testing.assert_close(*(getattr(state, name) for state in states), rtol=tol, atol=tol)
+    assert states[0].mean.dtype == states[0].factor.dtype == dtype
 
 
 def test_golden_bkb(golden, device):

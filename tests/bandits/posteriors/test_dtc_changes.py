@@ -9,6 +9,11 @@ from tests.bandits.problems import places
 pytestmark = pytest.mark.cpu_only("on CUDA every dictionary is rebuilt")
 
 
+@pytest.fixture(autouse=True)
+def _change(monkeypatch):
+    monkeypatch.setattr(dtc, "LEAST_WORK", 0)  # over so few arms a rebuild is always the faster
+
+
 def walk(kernel, noise_var, s, rounds, device, seed=0, size=20, flips=2, subset=False):
     """Rounds of random pulls, some failed, and dictionaries of about ``size`` arms of which ``flips`` change.
 
