@@ -21,7 +21,7 @@ from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
 from torch import Tensor
 
-from benchmarks.common import report
+from benchmarks.common import ROOT, report
 from benchmarks.methods.designs import fitted
 from benchmarks.methods.hosts import Ax, Optuna
 from benchmarks.stats import cpu_times, ratios, seconds
@@ -127,6 +127,17 @@ def _slope(acqf: Any, x: Tensor) -> Tensor:
 
 def _seconds(name: str, wrong: bool, n: int, d: int, seed: int) -> float:
     return seconds(TOOLS[name](*data(n, seed, d, SHARE * wrong), seed), time.process_time)
+
+
+def readme_loop() -> None:
+    """README's loop of 20 readings over 343 recipes, and the same with ``SingleTaskGP``."""
+    block = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n", 1)[1].split("\nmodel = fitted", 1)[0]
+    ours = "from bo_robust import RobustGP, suggest_replicates\n"
+    theirs = "from botorch.models import SingleTaskGP as RobustGP\nsuggest_replicates = lambda *_, **__: None\n"
+    assert ours in block
+    loops = (compile(code, "README.md", "exec") for code in (block, block.replace(ours, theirs)))
+    took = cpu_times(5, *(partial(exec, loop, {}) for loop in loops))
+    ratios(*took).report("README's loop with RobustGP over SingleTaskGP", "times", most=1.0)
 
 
 def two_outcomes() -> None:

@@ -23,7 +23,7 @@ import torch
 
 from benchmarks import arm_engine, bkb, candidate_engine, fits
 from benchmarks.arm_engine import gp_problem
-from benchmarks.asks import TOOLS, asks, data, two_outcomes
+from benchmarks.asks import TOOLS, asks, data, readme_loop, two_outcomes
 from benchmarks.bkb import linear_problem, make_problem, run
 from benchmarks.common import ROOT, options, report_environment
 from benchmarks.loop import run_rounds
@@ -47,6 +47,7 @@ PARTS: dict[str, Work] = {
     "robust": fits.robust,
     "readings": fits.large,
     "asks": asks,
+    "readme": readme_loop,
     "two_outcomes": two_outcomes,
 }
 

@@ -23,7 +23,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from gpytorch.means import Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.module import Module
-from gpytorch.settings import min_fixed_noise
+from gpytorch.settings import max_eager_kernel_size, min_fixed_noise
 from torch import Tensor
 
 from bo_robust.models.batch_effect import BatchEffectLikelihood, label_numbers
@@ -301,7 +301,9 @@ class RobustGP(MovableGP):
         train, points = (x.expand(*batch, *x.shape[-2:]) for x in (train, points))
         prior = self.forward(points)
         own, cross = prior.lazy_covariance_matrix, self.covar_module(points, train)
-        return prior.loc, own.evaluate_kernel(), cross.evaluate_kernel(), batch, prior.event_shape, type(prior)
+        if sum(cross.shape[-2:]) <= max_eager_kernel_size.value():  # of more, Ax asks variances alone
+            own = own.evaluate_kernel()
+        return prior.loc, own, cross.evaluate_kernel(), batch, prior.event_shape, type(prior)
 
     @property
     def outliers_detected(self) -> bool:

@@ -19,8 +19,10 @@ from botorch.models.transforms.input import (
     Warp,
 )
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.lazy import LazyEvaluatedKernelTensor
 from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 from gpytorch.priors import GammaPrior
+from gpytorch.settings import max_eager_kernel_size
 from torch.nn import ModuleDict
 from torch.nn.functional import one_hot
 
@@ -431,3 +433,17 @@ def test_without_outliers_it_predicts_as_single_task_gp_fitted_by_botorch(n, d):
     (mean, variance), (theirs, their_variance) = (moments(fit(make(X, Y)), d) for make in (RobustGP, SingleTaskGP))
     assert float(((mean - theirs) / their_variance.sqrt()).abs().max()) < 0.01
     torch.testing.assert_close(variance, their_variance, rtol=0.01, atol=0.0)
+
+
+def test_variances_of_many_points_take_no_covariance_of_them(monkeypatch):
+    X, Y, _ = data(20, wrong=2)
+    model, points = fit(RobustGP(X, Y)), torch.rand(max_eager_kernel_size.value(), 2, dtype=torch.float64)
+    expected = torch.cat([model.posterior(part).variance.detach() for part in points.split(64)])
+    evaluated = []
+    whole = LazyEvaluatedKernelTensor.evaluate_kernel
+    monkeypatch.setattr(
+        LazyEvaluatedKernelTensor, "evaluate_kernel", lambda lazy: evaluated.append(lazy.shape) or whole(lazy)
+    )
+    with torch.no_grad():
+        torch.testing.assert_close(model.posterior(points).variance, expected)
+    assert torch.Size([len(points), len(points)]) not in evaluated
