@@ -35,7 +35,7 @@ from bo_robust.models.moments import marginal_moments
 from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale
 from bo_robust.models.robust.posterior import ScaledPosterior, standardize_of
 from bo_robust.utils.covariance import Shape, shape_of, squared_distances
-from bo_robust.utils.upstream import Beside, sampling_beside_baseline
+from bo_robust.utils.upstream import Beside, prediction_strategy, sampling_beside_baseline
 
 SURE = 6.0  # standard deviations that a sample exceeds once in 1e9
 TINY = 1e-30  # smallest variance, whose square root has a gradient
@@ -54,7 +54,7 @@ class OnePointLogNoisyExpectedImprovement(qLogNoisyExpectedImprovement):
     the Cholesky factor that BoTorch keeps for Gaussian ones, and untransformed by the objective.
 
     A value with its gradient at 8 designs takes a quarter of the CPU time of BoTorch's (n = 10 to 500, ``python -m
-    benchmarks.asks``).
+    benchmarks.asks``). There is a gradient in the designs, not in hyperparameters.
 
     Args:
         model: A fitted model.
@@ -78,7 +78,10 @@ class OnePointLogNoisyExpectedImprovement(qLogNoisyExpectedImprovement):
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """Values ``b`` at designs ``b x q x d``."""
-        if self.joint_samples is None or X.shape[-2] != 1:
+        if self.joint_samples is not None and not self.joint_samples.current:
+            with torch.no_grad():
+                self.joint_samples = joint_samples(self)
+        if self.joint_samples is None or X.shape[-2] != 1 or self.X_pending is not None:  # not incremental
             several: Tensor = super().forward(X)
             return several
         f = self.scale.untransform(self.joint_samples(X.flatten(0, -2)))
@@ -129,7 +132,7 @@ class JointSamples(torch.nn.Module):
 
     def __init__(self, gp: Any, shape: Shape, strategy: Any, B: Tensor, affine: Affine, beside: Beside) -> None:
         super().__init__()
-        self.gp, self.radial = gp, shape.radial.of
+        self.gp, self.radial, self.strategy = gp, shape.radial.of, strategy
         (T,), (unit, shift), size = gp.train_inputs, affine, affine[0].abs()
         center, n, r = T.mean(0), len(T), len(B)
         places = (torch.cat([T, B]) - center) / shape.lengthscale
@@ -145,6 +148,11 @@ class JointSamples(torch.nn.Module):
         for name, value in buffers.items():
             self.register_buffer(name, value.detach(), persistent=False)
 
+    @property
+    def current(self) -> bool:
+        """Whether data and hyperparameters of the model are those that these samples were made of."""
+        return not self.gp.training and prediction_strategy(self.gp) is self.strategy
+
     def forward(self, X: Tensor) -> Tensor:
         """Samples ``N x S`` at designs ``N x d``, one by one."""
         x = self.gp.transform_inputs(X)
@@ -159,10 +167,7 @@ class JointSamples(torch.nn.Module):
 
 
 def joint_samples(acqf: qLogNoisyExpectedImprovement) -> JointSamples | None:
-    """The samples of noisy improvement at one design; None where they are not those of one exact GP as it is.
-
-    This alone decides whether noisy improvement is written out.
-    """
+    """The samples of noisy improvement at one design; None where they are not those of one exact GP as it is."""
     if not isinstance(acqf.model, LatentModel) and type(acqf.objective) is not IdentityMCObjective:
         return None
     X = acqf.X_baseline
@@ -195,6 +200,8 @@ def _affine(gp: Any, transform: Any) -> Affine | None:
     if kind is not ScalarizedPosteriorTransform or transform.weights.numel() != 1:
         return None
     weight = transform.weights.squeeze()
+    if float(weight) == 0.0:
+        return None
     return weight * unit, weight * shift + transform.offset
 
 

@@ -61,6 +61,9 @@ class OnePointLogNoisyExpectedHypervolumeImprovement(qLogNoisyExpectedHypervolum
 
     def _set_cell_bounds(self, num_new_points: int) -> None:
         super()._set_cell_bounds(num_new_points)
+        self._make_samples()
+
+    def _make_samples(self) -> None:
         self.joint_samples = torch.nn.ModuleList()
         with torch.no_grad():
             exact = [exact_gp(model, self.X_baseline) for model in getattr(self.model, "models", ())]
@@ -71,6 +74,8 @@ class OnePointLogNoisyExpectedHypervolumeImprovement(qLogNoisyExpectedHypervolum
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """Values ``b`` at designs ``b x q x d``."""
+        if not all(sample.current for sample in self.joint_samples):
+            self._make_samples()
         if X.shape[-2] > 1 or not self.joint_samples:
             several: Tensor = super().forward(X)
             return several

@@ -1,5 +1,6 @@
 """An ``optimizer`` of ``fit_gpytorch_mll`` by the evidence that is written out (:mod:`.marginal_likelihood`)."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,13 +16,13 @@ from torch import Tensor
 from bo_robust.models.marginal_likelihood import IMPOSSIBLE, Array, Indices, StationaryEvidence, one_thread
 from bo_robust.utils.random import stream
 
-MOST = 800  # observations that hyperparameters are first fitted to: the evidence of n takes O(n^3)
+MOST = 800  # observations that a fit begins with: the evidence of n takes O(n^3)
 LEAST_VARIANCE = 1e-8  # of a hyperparameter, as the curvature of the evidence of some rows says
 NOISIER = 3.0  # logarithm of the noise of a second start over the first: little noise may overfit
 
 
 def fit_rows(n: int) -> Indices:
-    """Which of n rewards hyperparameters are fitted to: all, or 800 drawn at random, the same whenever called."""
+    """Which of n observations a fit begins with: all, or 800 drawn at random, the same whenever called."""
     return np.sort(stream(0, "fit", n).permutation(n)[:MOST])
 
 
@@ -49,7 +50,7 @@ def fit_evidence(
     y, every = targets.detach().cpu().double().numpy(), np.arange(len(targets))
     theta = _climbed(evidence, y)
     loss, _ = evidence.loss(theta, y, every)
-    if loss >= IMPOSSIBLE:
+    if not loss < IMPOSSIBLE:
         raise NotPSDError("no covariance matrix of the training points has a Cholesky factor.")
     evidence.assign(theta)
     return OptimizationResult(0, loss / len(every), OptimizationStatus.SUCCESS)
@@ -60,7 +61,7 @@ def _climbed(evidence: StationaryEvidence, y: Array) -> Array:
     some, every, bounds = fit_rows(len(y)), np.arange(len(y)), np.asarray(evidence.bounds)
     starts = [evidence.start, evidence.start + NOISIER * evidence.is_noise][: 1 + int(evidence.is_noise.any())]
     climbs = (minimize(evidence.loss, start, (y, some), "L-BFGS-B", True, bounds=bounds) for start in starts)
-    first = min(climbs, key=lambda climb: climb.fun)
+    first = min(climbs, key=lambda climb: np.nan_to_num(climb.fun, nan=math.inf))
     begin = np.asarray(first.x)
     if len(some) == len(every):
         return begin

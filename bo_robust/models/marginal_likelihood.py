@@ -28,6 +28,7 @@ from torch.nn.utils import vector_to_parameters
 
 from bo_robust.models.batch_effect import BatchEffectLikelihood
 from bo_robust.utils.covariance import shape_of
+from bo_robust.utils.shared import Shared
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
@@ -47,6 +48,9 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()  # looks for them, which takes milliseconds
 
 
+_one_thread = Shared(lambda: _libraries().limit(limits=1, user_api="blas"))
+
+
 def one_thread(function: Callable[P, R]) -> Callable[P, R]:
     """The function, with one thread of OpenBLAS, as BoTorch's fits have it.
 
@@ -56,7 +60,7 @@ def one_thread(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def limited(*args: P.args, **options: P.kwargs) -> R:
-        with _libraries().limit(limits=1, user_api="blas"):
+        with _one_thread():
             return function(*args, **options)
 
     return limited
@@ -116,7 +120,7 @@ class _Positive:
 class StationaryEvidence(Evidence):
     """``theta`` are the logarithms of d lengthscales and of variances, and the mean, where learned.
 
-    The variances are those of the output scale, of batches and of noise, which ``is_noise`` tells.
+    The variances are those of the output scale, of batches and of noise. ``is_noise`` tells the latter, if learned.
     """
 
     def __init__(self, model: SingleTaskGP) -> None:
@@ -141,14 +145,16 @@ class StationaryEvidence(Evidence):
         self.bounds = np.repeat(bounds, sizes, axis=0)[self._learned]
         self._terms = np.repeat(terms, sizes, axis=0)[self._learned].T
         self.start = self._values[self._learned]
-        self.is_noise = (np.arange(len(self._values)) == len(self._values) - 2)[self._learned]
+        place = -1 if self._fixed is not None else len(self._values) - 2
+        self.is_noise = (np.arange(len(self._values)) == place)[self._learned]
 
     @classmethod
     def fits(cls, model: SingleTaskGP) -> bool:
         """Whether the model has BoTorch's default modules, without a batch; modules derived from them do not count."""
         modules: Any = model.eval()
         default = (
-            shape_of(modules.covar_module) is not None
+            type(modules).forward is SingleTaskGP.forward
+            and shape_of(modules.covar_module) is not None
             and type(modules.mean_module) in (ConstantMean, ZeroMean)
             and type(model.likelihood) in (GaussianLikelihood, FixedNoiseGaussianLikelihood, BatchEffectLikelihood)
         )

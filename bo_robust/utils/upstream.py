@@ -7,9 +7,8 @@ upstream then would no longer call after a renaming. ``.ci/private_names.py`` co
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -22,11 +21,11 @@ from botorch.utils.types import _DefaultType as DefaultType
 from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
 from torch import Tensor
 
+from bo_robust.utils.shared import Shared
+
 __all__ = ["OVERRIDDEN", "USED", "DefaultPredictionStrategy", "DefaultType"]
 
-_holding = threading.Lock()
-_settings = ExitStack()
-_holders: list[None] = []  # one for each thread within a posterior
+shared_posterior_settings = Shared(gpt_posterior_settings)  # in BoTorch's own, variances are computed in another way
 
 # module:Class.name, or module:name
 USED = (
@@ -101,13 +100,16 @@ def register_input_constructor(acquisition: type[Any], constructor: Callable[...
 
 
 @contextmanager
-def no_compilation() -> Iterator[None]:
+def _no_compilation() -> Iterator[None]:
     """Make hypervolume improvement without BoTorch's C++, which it compiles at the first."""
     attempted, logei._load_attempted = logei._load_attempted, True
     try:
         yield
     finally:
         logei._load_attempted = attempted
+
+
+no_compilation = Shared(_no_compilation)
 
 
 class Beside(NamedTuple):
@@ -165,26 +167,6 @@ def points_given(model: Any) -> Tensor:
     """The training points before the input transform, whether the model is in training or not."""
     points: Tensor = model._original_train_inputs if model._has_transformed_inputs else model.train_inputs[0]
     return points
-
-
-@contextmanager
-def shared_posterior_settings() -> Iterator[None]:
-    """Hold GPyTorch's settings of a posterior as long as any thread needs them.
-
-    They are global. A thread that leaves BoTorch's own block would switch them off for the others, which then compute
-    the variance in another way.
-    """
-    with _holding:
-        if not _holders:
-            _settings.enter_context(gpt_posterior_settings())
-        _holders.append(None)
-    try:
-        yield
-    finally:
-        with _holding:
-            _holders.pop()
-            if not _holders:
-                _settings.close()
 
 
 def latent_posterior(posterior: Any) -> Any:

@@ -173,3 +173,33 @@ def test_learnt_scales_have_the_values_of_exact_samples(pending, prune):
     torch.testing.assert_close(value, plain(X), rtol=1e-6, atol=1e-6)
     slopes = [torch.autograd.grad(values.sum(), X)[0] for values in (value, plain(X))]
     torch.testing.assert_close(*slopes, rtol=1e-4, atol=1e-4)
+
+
+def test_pending_designs_that_are_no_part_of_the_baseline_count():
+    X, Y = readings()
+    model = fitted(SingleTaskGP(X, Y))
+    plain, ours = both(model, X, incremental=False)
+    for acqf in (plain, ours):
+        acqf.set_X_pending(designs(X, 2).squeeze(1))
+    torch.testing.assert_close(ours(designs(X)), plain(designs(X)))
+
+
+@pytest.mark.parametrize("kind", [SingleTaskGP, RobustGP])
+def test_a_model_that_changes_has_the_values_of_botorch(kind):
+    """Training mode transforms inputs anew; other hyperparameters have another factor."""
+    X, Y = readings()
+    model = fitted(kind(X, Y, input_transform=Normalize(4)))
+    plain, ours = both(model, X)
+    ours.train()
+    torch.testing.assert_close(ours(designs(X)), plain(designs(X)))
+    assert torch.equal(model.input_transform.bounds, torch.stack([X.amin(0), X.amax(0)]))
+    model.covar_module.lengthscale = 0.5 * model.covar_module.lengthscale.detach()
+    model.train().eval()
+    torch.testing.assert_close(ours(designs(X)), plain(designs(X)))
+
+
+def test_a_weight_of_zero_is_that_of_botorch():
+    X, Y = readings()
+    options = {"posterior_transform": ScalarizedPosteriorTransform(torch.zeros(1, **DOUBLE))}
+    plain, ours = both(fitted(SingleTaskGP(X, Y)), X, **options)
+    assert torch.equal(ours(designs(X)), plain(designs(X)))

@@ -13,7 +13,10 @@ from bo_robust import BKBModel, TruncatedGP
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.models import evidence_fit
 from bo_robust.models.evidence_fit import fit_evidence, fit_rows
+from bo_robust.models.marginal_likelihood import StationaryEvidence
 from tests.problems import fit
+
+ORDERS = [[0, 1, 2], [2, 0, 1]]
 
 
 def data(n=40, d=2):
@@ -92,3 +95,29 @@ def test_inputs_far_from_zero_lose_nothing():
         model = fit(SingleTaskGP(X + shift, Y), optimizer=fit_evidence)
         found.append(model.covar_module.lengthscale.detach())
     torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=0.0)
+
+
+def test_known_noise_is_no_start():
+    """The order of columns does not matter."""
+    X, Y = data(30, 3)
+    fits = [fit(SingleTaskGP(X[:, order], Y, torch.full_like(Y, 0.01)), optimizer=fit_evidence) for order in ORDERS]
+    lengthscales = [one.covar_module.lengthscale.detach()[0] for one in fits]
+    torch.testing.assert_close(lengthscales[0][ORDERS[1]], lengthscales[1], rtol=0.01, atol=0.0)
+    assert not StationaryEvidence(fits[0]).is_noise.any()
+
+
+def test_a_model_with_a_prior_of_its_own_is_fitted_by_botorch():
+    class Twice(SingleTaskGP):
+        def forward(self, x):
+            return super().forward(2.0 * x)
+
+    X, Y = data()
+    ours, theirs = fit(Twice(X, Y), optimizer=fit_evidence), fit(Twice(X, Y))
+    assert all(map(torch.equal, ours.parameters(), theirs.parameters()))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_targets_whose_squares_overflow_are_no_success():
+    X, Y = data()
+    with pytest.raises(ModelFittingError):
+        fit(SingleTaskGP(X, 1e160 * Y, outcome_transform=None), optimizer=fit_evidence)

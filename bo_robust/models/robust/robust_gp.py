@@ -357,10 +357,7 @@ class RobustGP(MovableGP):
         d = self.train_X_all.shape[-1]
         if not (isinstance(X, Tensor) and X.ndim == 2 and X.shape[-1] == d):
             raise ValueError(f"X must be points n x {d}, a tensor, got {quoted(X)}.")
-        self._check_detected()
-        self.check_nothing_added()
-        rows = self.verdict(maximize).reliable[self.inlier_mask]
-        model: SingleTaskGP = self if rows.all() else self._standard_model(rows)  # which factors its covariance anew
+        model = self.reliable_model(maximize)
         with torch.no_grad(), shared_posterior_settings():
             posterior: Any = model.posterior(X)
             mean = posterior.mean.squeeze(-1)
