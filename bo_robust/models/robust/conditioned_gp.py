@@ -71,6 +71,20 @@ class ConditionedGP:
         variance = np.where(self.inliers, 1.0 / diagonal, diagonal)
         return np.where(self.inliers, self.weights * variance, self.weights), variance
 
+    def residuals_without(self, alike: Rows) -> tuple[Array, Array]:
+        """As :meth:`loo_residuals`, of inliers given the others that are not ``alike``, ``n x n``.
+
+        Those of rows R left out together are G_RR^-1 w_R, of covariance G_RR^-1.
+        """
+        residual, variance = self.loo_residuals()
+        alike = alike & self.inliers
+        for i in np.flatnonzero(self.inliers & alike.any(1)):
+            rows = np.flatnonzero(alike[i] | (np.arange(len(alike)) == i))
+            lower, own = np.tril(self.swept[np.ix_(rows, rows)]), int(np.searchsorted(rows, i))
+            covariance = np.linalg.inv(-lower - np.tril(lower, -1).T)
+            residual[i], variance[i] = covariance[own] @ self.weights[rows], covariance[own, own]
+        return residual, variance
+
     def _least_pivot(self, rows: int | slice) -> Array:
         """The smallest pivot of rows: the others lower the variance of an inlier, so its G_ii is larger."""
         variance = self._variance[rows]

@@ -49,11 +49,11 @@ exp(J), where J of all but the given scale is ``SCALE_EVIDENCE`` less. Inliers a
 probability of at least 1/2 over the scales.
 
 **A scale must predict.** J is of densities, and a density says little of means: E y of a logarithm grows by exp(v / 2).
-So the scale of the model is the one with the largest J + log L, where L is the likelihood of its leave-one-out errors
-in the units of y, normal errors of the variance that fits them best: n log rms less, over the n rows that are inliers
-in it and in the given one. Only scales of a larger J than the given one compete, whose rms is at most ``WORST_RATIO``
-times that of the given one: many rows where f is flat may gain J, and the few others be lost. The means are E T^-1(w)
-over the variance of f, by hyperparameters fitted to the inliers without added noise.
+So the scale of the model is the one with the largest J + log L, where L is the likelihood of its errors at points left
+out, replicates together, in the units of y, normal errors of the variance that fits them best: n log rms less, over the
+n rows that are inliers in it and in the given one. Only scales of a larger J than the given one compete, whose rms is
+at most ``WORST_RATIO`` times that of the given one: many rows where f is flat may gain J, and the few others be lost.
+The means are E T^-1(w) over the variance of f, by hyperparameters fitted to the inliers without added noise.
 
 A logarithm forgives a factor of ten, which is what people mistype. So an inlier is held if it is an outlier in the
 given scale and an inlier in that of the largest J, which need not be the model's, lies beyond all rows that are inliers

@@ -221,9 +221,9 @@ class OutlierSearch:
 
     @one_thread
     def predictions(self, inliers: Rows) -> Array:
-        """Leave-one-out means ``n`` of f in the units of y, given these inliers without added noise."""
+        """Means ``n`` of f in the units of y, given these inliers at other points, without added noise."""
         gp = self._plain_gp(inliers)
-        residual, variance = gp.loo_residuals()
+        residual, variance = gp.residuals_without(self._replicates)
         mean, variance = self._y - residual * gp.units.scale, np.maximum(variance - gp.noise, 0.0) * gp.units.scale**2
         return mean_in_units(torch.from_numpy(mean), torch.from_numpy(variance), self.scale).numpy()
 

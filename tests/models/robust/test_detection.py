@@ -238,6 +238,24 @@ def test_moves_are_refits():
                 assert of.gain(few, extra) == pytest.approx(wider - density.logpdf(y[rows]))
 
 
+def test_rows_of_one_point_are_left_out_together():
+    draws = np.random.default_rng(2)
+    A, y = draws.normal(size=(N, N)), draws.normal(size=N)
+    prior = Prior(draws.normal(size=N), A @ A.T, np.full(N, 0.3))
+    inliers, alike = np.ones(N, dtype=bool), np.zeros((N, N), dtype=bool)
+    inliers[4] = False
+    for i, j in ((0, 2), (0, 4), (2, 4), (5, 6)):
+        alike[i, j] = alike[j, i] = True
+    gp = ConditionedGP(prior, y, inliers, Units(0.0, 1.0))
+    found, expected = gp.residuals_without(alike), np.array(gp.loo_residuals())
+    for row, twin in ((0, 2), (2, 0), (5, 6), (6, 5)):
+        others = inliers.copy()
+        others[[row, twin]] = False
+        residual, variance = naive_loo(prior, y, others)
+        expected[:, row] = residual[row], variance[row]
+    np.testing.assert_allclose(found, expected)
+
+
 def test_robust_units_by_hand():
     assert robust_units(np.array([1.0, 2.0, 3.0, 4.0, 1000.0])) == (3.0, pytest.approx(1.4826))
     assert robust_units(np.array([0.0, 0.0, 0.0, 5.0, 9.0])) == (0.0, pytest.approx(1.4826 * 7.0))
