@@ -45,7 +45,6 @@ from ax.storage.transform_registry import register_transform
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
@@ -53,12 +52,11 @@ from bo_robust.acquisition import (
     OnePointLogNoisyExpectedHypervolumeImprovement,
     OnePointLogNoisyExpectedImprovement,
     ValueAtRiskUCB,
-    recommend_design,
 )
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.models.reward_units import rescaling_unit
-from bo_robust.models.verdict import reliable_model
+from bo_robust.proposals.conditions import best_at_risk
 from bo_robust.proposals.core import SidedModel, recommendable, replicates
 from bo_robust.proposals.frames import SUMS
 from bo_robust.proposals.methods import DEFAULT, METHODS, choose
@@ -498,11 +496,10 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
     conditions: dict[str, float] = {}
     if "environment" in options:
         environment = finite_environment(options["environment"], data.X)
-        weight = ScalarizedPosteriorTransform(data.X.new_tensor([-1.0])) if sign < 0 else None
-        designs = data.X[:, : -environment.appended]
-        model = reliable_model(sided.model, sided.maximize)
-        design = recommend_design(model, environment, options["functional"], designs, weight)
-        row, value = int(design.index), sign * unit * float(design.value)
+        rows = recommendable([sided], data.X).nonzero().flatten()
+        designs = data.X[rows, : -environment.appended]
+        place, found = best_at_risk(sided, designs, environment, options["functional"])
+        row, value = int(rows[place]), unit * float(found.mean)
         conditions = options["environment"]["points"][0]
     else:
         mean = sided.predict(data.X).mean

@@ -17,9 +17,13 @@ from botorch.posteriors import GPyTorchPosterior
 from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
 
-from bo_robust import RobustGP
+from bo_robust import RobustGP, ValueAtRiskUCB
+from bo_robust.acquisition import recommend_design
+from bo_robust.models.moments import marginal_quantiles
 from bo_robust.models.robust.outcome_scale import OutcomeScale
-from bo_robust.models.robust.posterior import ScaledPosterior
+from bo_robust.models.robust.posterior import LatentModel, ScaledPosterior
+from bo_robust.risk_measures.environments import FiniteEnvironment
+from bo_robust.risk_measures.functionals import CVaR, Mean, ValueAtRisk, WorstCase
 from tests.problems import fit
 
 LOGARITHM, LOGIT = OutcomeScale(0.0, 1.0, 0.3), OutcomeScale(0.0, 1.0, 0.0, 100.0)
@@ -137,6 +141,41 @@ def test_risk_measures_over_perturbed_designs_work():
     model = fit(RobustGP(X, Y, input_transform=perturbed))
     acquisition = qLogNoisyExpectedImprovement(model, X, objective=VaR(alpha=0.5, n_w=4), prune_baseline=False)
     assert bool(acquisition(X[:1].unsqueeze(0)).isfinite().all())
+
+
+@pytest.mark.parametrize("pending", [None, BOX])
+def test_quantiles_without_transform_are_those_of_the_posterior(model, pending):
+    """Also of -f; points under evaluation lower the latent variance, and leave the median."""
+    X = torch.rand(5, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    low, median, high = marginal_quantiles(model, X, (-1.96, 0.0, 1.96), X_pending=pending)
+    exact = model.posterior(X).quantile(torch.tensor([0.025, 0.5, 0.975]).double()).squeeze(-1)
+    torch.testing.assert_close(median, exact[1])
+    if pending is None:
+        torch.testing.assert_close(torch.stack([low, high]), exact[[0, 2]], rtol=1e-4, atol=0.0)
+    assert bool(((exact[0] <= low * 1.0001) & (low < median) & (high <= exact[2] * 1.0001)).all())
+    minus = ScalarizedPosteriorTransform(torch.tensor([-1.0]).double())
+    turned = marginal_quantiles(model, X, (-1.96, 1.96), posterior_transform=minus, X_pending=pending)
+    torch.testing.assert_close(torch.stack(turned), -torch.stack([high, low]))
+
+
+@pytest.mark.parametrize("functional", [ValueAtRisk(0.4), WorstCase(), Mean(), CVaR(0.4)])
+def test_a_value_at_risk_is_that_of_the_learnt_scale(model, functional):
+    """A monotone scale commutes with a value at risk, of which it takes medians; of others the model takes means."""
+    environment = FiniteEnvironment(torch.tensor([[0.1], [0.5], [0.9]]).double())
+    designs = model.train_X_all[:, :1]
+    found = recommend_design(model, environment, functional, designs)
+    latent = [LatentModel(model).posterior(environment.points(x)) for x in designs]
+    values = [model.outcome_scale.untransform(functional(w.mean.squeeze(-1))) for w in latent]
+    if not functional.selects:
+        values = [functional(model.posterior(environment.points(x)).mean.squeeze(-1)) for x in designs]
+    assert int(found.index) == int(torch.stack(values).argmax())
+    assert float(found.value) == pytest.approx(float(max(values)))
+    chosen = latent[int(found.index)]
+    for end, reach in zip(found.interval, (-1.96, 1.96), strict=True):
+        w = (chosen.mean + reach * chosen.variance.sqrt()).squeeze(-1)
+        assert float(end) == pytest.approx(float(functional(model.outcome_scale.untransform(w))))
+    bounds = ValueAtRiskUCB(model, environment, functional, width=1.96)
+    assert float(bounds(found.x.unsqueeze(0))) == pytest.approx(float(found.interval[1]))
 
 
 def test_expected_improvement_sees_exact_samples(model):
