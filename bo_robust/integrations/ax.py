@@ -478,10 +478,11 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
     """Return the parameters to use among those observed, and the model's mean there, in units of the objective.
 
     They are those of the best mean, and not those of the luckiest observation, nor of a design whose only observations
-    are outliers or held. Where the method chooses conditions, the design comes without conditions, and mean and
-    best are of the value at risk (the UPPER tail where the objective is minimized). Under constraints on outcomes the
-    means there must keep them. Raises ``ValueError`` if the strategy is not that of :func:`generation_strategy`, its
-    initial design is not completed, no mean keeps the constraints, one is relative, or there are several objectives.
+    are outliers or held. Where the method chooses conditions, the design comes without conditions, with
+    its value at risk within the limits (the UPPER tail where the objective is minimized). Under constraints on outcomes
+    the means there must keep them. Raises ``ValueError`` if the strategy is not that of :func:`generation_strategy`,
+    its initial design is not completed, no mean keeps the constraints, one is relative, or there are several
+    objectives.
     """
     experiment, node, adapter = _fitted(client)
     optimization: Any = experiment.optimization_config
