@@ -17,14 +17,7 @@ from typing import Any
 
 import torch
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
-from botorch.acquisition.objective import (
-    GenericMCObjective,
-    IdentityMCObjective,
-    PosteriorTransform,
-    ScalarizedPosteriorTransform,
-)
-from botorch.models.gpytorch import GPyTorchModel
-from botorch.posteriors import GPyTorchPosterior
+from botorch.acquisition.objective import GenericMCObjective, IdentityMCObjective, ScalarizedPosteriorTransform
 from botorch.utils.safe_math import fatplus
 from botorch.utils.transforms import t_batch_mode_transform
 from linear_operator.settings import cholesky_jitter
@@ -33,7 +26,7 @@ from torch import Tensor
 from bo_robust.models.exact_moments import exact_strategy, solved
 from bo_robust.models.moments import marginal_moments
 from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale
-from bo_robust.models.robust.posterior import ScaledPosterior, standardize_of
+from bo_robust.models.robust.posterior import LatentModel, standardize_of
 from bo_robust.utils.covariance import Shape, shape_of, squared_distances
 from bo_robust.utils.upstream import Beside, prediction_strategy, sampling_beside_baseline
 
@@ -207,33 +200,3 @@ def _affine(gp: Any, transform: Any) -> Affine | None:
 
 def _outcome(scale: OutcomeScale, W: Tensor, X: Tensor | None = None) -> Tensor:
     return scale.untransform(W)[..., 0]
-
-
-class LatentModel(GPyTorchModel):
-    """A model of one outcome, on the scale on which it is Gaussian."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.latent_of = model
-
-    @property
-    def num_outputs(self) -> int:
-        return 1
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        shape: torch.Size = self.latent_of.batch_shape
-        return shape
-
-    def posterior(  # type: ignore[override]
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> GPyTorchPosterior:
-        """The posterior of the latent values, as of BoTorch's models."""
-        posterior = self.latent_of.posterior(X, output_indices, observation_noise)
-        assert isinstance(posterior, ScaledPosterior)
-        latent: GPyTorchPosterior = posterior.latent
-        return latent if posterior_transform is None else posterior_transform(latent)

@@ -14,8 +14,9 @@ from botorch.utils.safe_math import log_fatplus
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from bo_robust.acquisition.noisy_improvement import JointSamples, LatentModel, exact_gp
+from bo_robust.acquisition.noisy_improvement import JointSamples, exact_gp
 from bo_robust.models.robust.outcome_scale import IDENTITY
+from bo_robust.models.robust.posterior import LatentModel
 from bo_robust.utils.upstream import no_compilation, sampling_of_outcomes
 
 LONGEST = 1e10  # side of a cell without an end, as in BoTorch

@@ -4,9 +4,10 @@ Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes"
 
     x_t = argmax_x VaR_alpha(u_{t-1}(x, Z)),    z_t a lacing value of x_t,    u, l = mu +- w_t sigma.
 
-The model is a GP over (x, z). The quantile is exact, and gradients in x flow through the condition that it selects. The
-functional offers conditions to observe x under (:meth:`bo_robust.risk_measures.functionals.Functional.lacing`), a
-selection rule takes one. In the end, :func:`recommend_design` chooses among the designs queried.
+The model is a GP over (x, z); in a learnt scale T of f, u and l are T^-1 of the bounds of T(f). The quantile is exact,
+and gradients in x flow through the condition that it selects. The functional offers conditions to observe x under
+(:meth:`bo_robust.risk_measures.functionals.Functional.lacing`), a selection rule takes one. In the end,
+:func:`recommend_design` chooses among the designs queried.
 """
 
 import math
@@ -23,7 +24,8 @@ from torch import Tensor
 from bo_robust.acquisition.elimination import Elimination
 from bo_robust.acquisition.ucb import ConfidenceBoundAcquisition, reference
 from bo_robust.confidence import Width
-from bo_robust.models.moments import given_first, marginal_moments
+from bo_robust.models.moments import given_first, marginal_moments, marginal_quantiles
+from bo_robust.models.verdict import Z95
 from bo_robust.risk_measures.environments import Environment
 from bo_robust.risk_measures.functionals import Functional, WorstCase, as_functional
 from bo_robust.risk_measures.selection_rules import RANDOM_RULES, check_selection_rule, select_by_rule
@@ -242,9 +244,11 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         ``pending`` are points to hallucinate, ``k x d`` or ``... x k x d``; a posterior call has ``block`` points.
         """
         self._check("the width", self.width)
+        width = self.width.unsqueeze(-1)
         if not self.over_candidates:
-            mean, variance = marginal_moments(self.model, points, block, self.posterior_transform, pending)
-        elif pending is None or pending.ndim == 2:
+            ends = marginal_quantiles(self.model, points, (-width, width), block, self.posterior_transform, pending)
+            return ends[0], ends[1]
+        if pending is None or pending.ndim == 2:
             members = self.members if pending is None else self.members.hallucinate(pending)
             mean, variance = members.member_moments(points)
         else:
@@ -252,7 +256,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             noise = self.members.member_noise.unsqueeze(-1).expand(-1, pending.shape[-2])
             moments = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
             mean, variance = given_first(*moments, noise)
-        reach = self.width.unsqueeze(-1) * variance.sqrt()
+        reach = width * variance.sqrt()
         return mean - reach, mean + reach
 
     def _observed(self, x: Tensor, pending: Tensor | None) -> Tensor:
@@ -330,11 +334,13 @@ class RecommendedDesign:
         index: Index of the design in ``X_queried``, ``batch_shape``.
         x: The design, ``batch_shape x d_x``.
         value: F(mu(x, Z)), the estimate of F(f(x, Z)), ``batch_shape``.
+        interval: The ends of F(f(x, Z)) where every f(x, z) is within its 95 % interval, ``batch_shape`` each.
     """
 
     index: Tensor
     x: Tensor
     value: Tensor
+    interval: tuple[Tensor, Tensor]
 
 
 def recommend_design(
@@ -343,10 +349,13 @@ def recommend_design(
     functional: Functional | float | str | Mapping[str, Any],
     X_queried: Tensor,
     posterior_transform: PosteriorTransform | None = None,
+    limits: tuple[float, float] = (-math.inf, math.inf),
 ) -> RecommendedDesign:
     """argmax over the designs queried so far of F(mu(x, Z)), ties to the first (Nguyen et al. 2021, Section 4).
 
-    ``X_queried`` holds designs without z, ``k x d_x``. ``ValueError`` if it has none, or they do not fit.
+    ``X_queried`` holds designs without z, ``k x d_x``. ``ValueError`` if it has none, or they do not fit. Value and
+    interval are of f cut at its ``limits``. In a learnt scale T of f, mu are medians where F commutes with T: where it
+    is the value at one condition, as the value at risk is. For other functionals mu are means.
     """
     functional = as_functional(functional)
     check_tensor("X_queried", X_queried)
@@ -357,10 +366,14 @@ def recommend_design(
         k, w, d = points.shape
         if getattr(model, "train_inputs", None) is not None and reference(model).shape[-1] != d:
             raise ValueError(f"designs with conditions have {d} columns, not the model's; give designs without z.")
-        mean, _ = marginal_moments(model, points.reshape(k * w, d), BLOCK, posterior_transform)
-        values = functional(mean.reshape(*mean.shape[:-1], k, w), environment.probabilities)
-        index = values.argmax(-1)
-    return RecommendedDesign(index, X_queried[index], values.gather(-1, index.unsqueeze(-1)).squeeze(-1))
+        flat, p = points.reshape(k * w, d), environment.probabilities
+        median, *ends = marginal_quantiles(model, flat, (0.0, -Z95, Z95), BLOCK, posterior_transform)
+        mu = median if functional.selects else marginal_moments(model, flat, BLOCK, posterior_transform)[0]
+        mu, lower, upper = (values.reshape(*values.shape[:-1], k, w) for values in (mu, *ends))
+        index = functional(mu, p).argmax(-1)
+        mu, lower, upper = (value_at(values, index).clamp(*limits) for values in (mu, lower, upper))
+        interval = functional.lower_bound(lower, upper, p), functional.upper_bound(lower, upper, p)
+    return RecommendedDesign(index, X_queried[index], functional(mu, p), interval)
 
 
 def choose_condition(

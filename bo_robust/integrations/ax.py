@@ -45,7 +45,6 @@ from ax.storage.transform_registry import register_transform
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
@@ -53,12 +52,11 @@ from bo_robust.acquisition import (
     OnePointLogNoisyExpectedHypervolumeImprovement,
     OnePointLogNoisyExpectedImprovement,
     ValueAtRiskUCB,
-    recommend_design,
 )
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.models.reward_units import rescaling_unit
-from bo_robust.models.verdict import reliable_model
+from bo_robust.proposals.conditions import best_at_risk
 from bo_robust.proposals.core import SidedModel, recommendable, replicates
 from bo_robust.proposals.frames import SUMS
 from bo_robust.proposals.methods import DEFAULT, METHODS, choose
@@ -480,10 +478,11 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
     """Return the parameters to use among those observed, and the model's mean there, in units of the objective.
 
     They are those of the best mean, and not those of the luckiest observation, nor of a design whose only observations
-    are outliers or held. Where the method chooses conditions, the design comes without conditions, and mean and
-    best are of the value at risk (the UPPER tail where the objective is minimized). Under constraints on outcomes the
-    means there must keep them. Raises ``ValueError`` if the strategy is not that of :func:`generation_strategy`, its
-    initial design is not completed, no mean keeps the constraints, one is relative, or there are several objectives.
+    are outliers or held. Where the method chooses conditions, the design comes without conditions, with
+    its value at risk within the limits (the UPPER tail where the objective is minimized). Under constraints on outcomes
+    the means there must keep them. Raises ``ValueError`` if the strategy is not that of :func:`generation_strategy`,
+    its initial design is not completed, no mean keeps the constraints, one is relative, or there are several
+    objectives.
     """
     experiment, node, adapter = _fitted(client)
     optimization: Any = experiment.optimization_config
@@ -498,11 +497,10 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
     conditions: dict[str, float] = {}
     if "environment" in options:
         environment = finite_environment(options["environment"], data.X)
-        weight = ScalarizedPosteriorTransform(data.X.new_tensor([-1.0])) if sign < 0 else None
-        designs = data.X[:, : -environment.appended]
-        model = reliable_model(sided.model, sided.maximize)
-        design = recommend_design(model, environment, options["functional"], designs, weight)
-        row, value = int(design.index), sign * unit * float(design.value)
+        rows = recommendable([sided], data.X).nonzero().flatten()
+        designs = data.X[rows, : -environment.appended]
+        place, found = best_at_risk(sided, designs, environment, options["functional"])
+        row, value = int(rows[place]), unit * float(found.mean)
         conditions = options["environment"]["points"][0]
     else:
         mean = sided.predict(data.X).mean

@@ -9,7 +9,7 @@ most ``c`` points. A single exact GP takes one matrix product instead (:mod:`bo_
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from bo_robust.confidence.information_gain import exact as exact_gain
 from bo_robust.models.exact_moments import MIN_VARIANCE, exact_moments
+from bo_robust.models.robust.posterior import LatentModel, standardize_of
 from bo_robust.utils.upstream import latent_posterior, moment_transforms
 
 
@@ -71,6 +72,30 @@ def marginal_moments(
     else:
         mean, variance = _with_pending(model, blocks, posterior_transform, X_pending)
     return restore(mean), restore(variance)
+
+
+def marginal_quantiles(
+    model: Model,
+    X: Tensor,
+    reaches: Sequence[Tensor | float],
+    block: int = 256,
+    posterior_transform: PosteriorTransform | None = None,
+    X_pending: Tensor | None = None,
+) -> list[Tensor]:
+    """Quantiles of f, so many standard deviations from the mean on the scale where f is Gaussian; 0 is the median.
+
+    In a learnt scale w = T(f) they are T^-1 of those of w. The mean of a skewed f less some standard deviations would
+    be no quantile, and may be a value that f cannot have. Other arguments, shapes and errors are those of
+    :func:`marginal_moments`.
+    """
+    scale, line = standardize_of(getattr(model, "outcome_transform", None))[0], _line(posterior_transform)
+    if scale.is_identity or line is None:
+        mean, variance = marginal_moments(model, X, block, posterior_transform, X_pending)
+        return [mean + reach * variance.sqrt() for reach in reaches]
+    mean, variance = marginal_moments(LatentModel(model), X, block, None, X_pending)
+    offset, slope = line
+    deviation = variance.sqrt() * (1.0 if slope > 0.0 else -1.0)
+    return [offset + slope * scale.untransform(mean + reach * deviation) for reach in reaches]
 
 
 def sequential_moments(

@@ -8,14 +8,16 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
-from bo_robust.models import marginal_moments
+from bo_robust.models.robust.outcome_scale import IDENTITY
+from bo_robust.models.verdict import Prediction, reliable_model
 from bo_robust.proposals.inputs import Space, rows_of
 from bo_robust.proposals.methods import DEFAULT, Choice, choose
 from bo_robust.proposals.space import SearchSpace, axes_of
-from bo_robust.risk_measures.environments import FiniteEnvironment
+from bo_robust.risk_measures.environments import Environment, FiniteEnvironment
 from bo_robust.utils.random import stream
 
 
@@ -112,23 +114,27 @@ class ConditionedSpace:
         place = bound.select_condition(self.designs.encode(x).to(device)).index
         return self._joined(x, self.values[place.cpu()])
 
-    def best(self, model: Any, X: Tensor, may: Tensor) -> tuple[int | None, float, float]:
-        """The row of the measured design of the largest value at risk, its value, and a standard deviation there."""
-        if not may.any():
-            return None, math.nan, math.nan
-        rows = may.nonzero().flatten().cpu()
-        U = self.encode_designs(X[rows]).to(may.device)
-        environment = self.environment.to(U)
-        found = recommend_design(model, environment, self.worst, U)
-        with torch.no_grad():
-            mean, variance = marginal_moments(model, environment.points(U[found.index : found.index + 1])[0])
-        at = (mean - found.value).abs().argmin()
-        return int(rows[found.index]), float(found.value), float(variance[at].sqrt())
-
     def _joined(self, x: Tensor, z: Tensor) -> Tensor:
         both = x.new_empty(1, len(self.design_columns) + len(self.condition_columns))
         both[:, self.design_columns], both[:, self.condition_columns] = x, z
         return both
+
+
+def best_at_risk(sided: Any, U: Tensor, environment: Environment, functional: Any) -> tuple[int, Prediction]:
+    """The place of the best of designs ``k x d_x`` by a functional over conditions; its value there, and an interval.
+
+    They are those of :func:`bo_robust.acquisition.recommend_design` by the reliable observations of a ``SidedModel``,
+    within the ``outcome_limits`` and the domain of a learnt scale. Where small observations are good, the functional is
+    that of -f: a lower tail becomes the upper one.
+    """
+    model, sign = sided.model, -1.0 if sided.maximize is False else 1.0
+    domain = getattr(model, "outcome_scale", IDENTITY).domain
+    lows, highs = zip(domain, getattr(model, "outcome_limits", domain), strict=True)
+    low, high = sorted((sign * max(lows), sign * min(highs)))
+    signed = ScalarizedPosteriorTransform(U.new_tensor([sign]))
+    found = recommend_design(reliable_model(model, sided.maximize), environment, functional, U, signed, (low, high))
+    ends = sorted((sign * end for end in found.interval), key=float)
+    return int(found.index), Prediction(sign * found.value, *ends)
 
 
 def encoded_space(space: Space, X: Any, method: str = DEFAULT) -> Any:

@@ -34,7 +34,8 @@ from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, 
 from bo_robust.acquisition.several_outcomes import LatentModels, OnePointLogNoisyExpectedHypervolumeImprovement
 from bo_robust.models import marginal_moments, suggest_replicates
 from bo_robust.models.robust.slips import Slip
-from bo_robust.models.verdict import Prediction, Verdict, predict, reliable_model, verdict_of
+from bo_robust.models.verdict import Prediction, Verdict, predict, verdict_of
+from bo_robust.proposals.conditions import best_at_risk
 from bo_robust.proposals.fitting import equal_by_chance, failure_model, fitted_model, modules
 from bo_robust.proposals.inputs import Search
 from bo_robust.proposals.methods import Choice
@@ -292,14 +293,14 @@ def recommend(fitted: Fitted) -> Recommendation:
     if len(fitted.objectives) > 1:
         return Recommendation()
     (objective,) = fitted.objectives
-    if problem.space.conditioned:
-        row, value, std = problem.space.best(reliable_model(objective.model, maximize=True), problem.X, may)
-        found = torch.stack(Prediction.gaussian(*torch.tensor([[value], [std**2]], dtype=torch.float64)))
-        return _in_units(problem.outputs, row, found.clamp(*objective.model.outcome_limits)[:, 0])
     for constraint in fitted.constraints:
         may &= constraint.predict(fitted.U).mean <= 0.0
     if not may.any():
         return Recommendation()
+    if problem.space.conditioned:
+        rows, designs, space = may.nonzero().flatten(), _designs(fitted, problem.X), problem.space
+        place, at_risk = best_at_risk(objective, designs[rows], space.environment.to(fitted.U), space.worst)
+        return _in_units(problem.outputs, int(rows[place]), torch.stack(at_risk))
     found = torch.stack(fitted.predictions[0])
     row = int(found[0].where(may, -math.inf).argmax())
     return _in_units(problem.outputs, row, found[:, row])

@@ -23,7 +23,7 @@ from botorch.utils.multi_objective.pareto import is_non_dominated
 
 from bo_robust.proposals.suggest import Suggestion, suggest
 from bo_robust.tables.campaign import Campaign
-from bo_robust.tables.cells import FAILED, TableError
+from bo_robust.tables.cells import FAILED, TableError, word
 from bo_robust.tables.kinds import KINDS
 from bo_robust.tables.slips import about_batches, about_several, fitting
 
@@ -223,6 +223,8 @@ def _recommended(found: Suggestion, campaign: Campaign) -> list[str]:
         if not (c.observed or c.span[0] <= v <= c.span[1])
     ]
     lines = [line, f"It lies outside the range that was given for {', '.join(beyond)}."] if beyond else [line]
+    if low < 0.0 < campaign.Y.min() and campaign.limits == [None]:
+        lines.append(f"Say --limits {word(f'{campaign.objectives[0]}=0:')} if nothing below 0 can be.")
     if any(campaign.X[row][i] != value for i, value in campaign.space.fixed.items()):
         lines.append("It has other values than --fix says, which is for proposals alone.")
     return lines + _beyond_limits(campaign)

@@ -390,6 +390,19 @@ def test_value_at_risk_where_conditions_are_chosen(objective, sign):
     assert value / sign == pytest.approx(f(x | {"z": 0.0}), abs=0.1)
 
 
+@pytest.mark.parametrize(("objective", "sign"), [("-y", -1.0), ("y", 1.0)])
+def test_a_value_at_risk_keeps_limits_and_leaves_out_what_is_flagged(objective, sign):
+    client = make("v-ucb", objective, outcome_limits={"y": sorted((sign * -9.0, sign * 0.5))})
+    for x in (-0.9, 0.0, 0.9, 1.1, 2.0, 2.9, 1.8):
+        p = {"x": x, "z": x % 0.5}
+        client.complete_trial(client.attach_trial(p), {"y": sign * (50.0 if x == 1.8 else f(p))})
+    ask(client)
+    assert outlier_trials(client) == [6]
+    assert recommend(client)[0]["x"] in (0.9, 1.1)
+    fitted(client).surrogate.model.outcome_limits = tuple(sorted((sign * -9.0, sign * -0.1)))
+    assert recommend(client)[1] == sign * -0.1
+
+
 def test_value_at_risk_where_conditions_come_on_their_own():
     """Field mode: trials are completed under the condition that came."""
     client = make("v-ucb")

@@ -574,6 +574,20 @@ def test_the_design_to_use_is_good_under_bad_conditions():
     assert suggest(codes, outcome(X), conditions=[1], **categories, **SEARCH).X[0, 1] in (0.0, 1.0, 2.0)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_value_at_risk_over_decades_keeps_its_sign(sign):
+    """Yields of three lots: a mean less two standard deviations would be -53."""
+    draws = torch.Generator().manual_seed(1)
+    X = torch.cat([torch.rand(9, 2, generator=draws).double(), torch.arange(9.0).double().unsqueeze(-1) % 3.0], -1)
+    Y = sign * (4.0 * torch.sin(4.0 * X[:, 0]) + 3.0 * X[:, 1] - X[:, 2]).exp()
+    lots = {"bounds": [[0.0] * 3, [1.0, 1.0, 2.0]], "categorical": {2: range(3)}, "conditions": [2]}
+    found = suggest(X, Y, q=0, maximize=sign > 0.0, **lots)
+    assert not found.model.outcome_scale.is_identity
+    assert found.interval[0] < found.mean < found.interval[1]
+    assert min(sign * end for end in found.interval) > 0.0
+    assert 0.5 < sign * found.mean / 71.0 < 2.0  # the truth
+
+
 def test_a_category_that_is_not_seen_yet_is_none_of_the_others(monkeypatch):
     """The acquisition then gets designs alone, in one column, without the three of a condition."""
     acquire, columns = Choice.acquire, []

@@ -7,7 +7,7 @@ import pytest
 
 from bo_robust.tables.campaign import Campaign
 from bo_robust.tables.cells import TableError
-from bo_robust.tables.command import _parser, ask
+from bo_robust.tables.command import _parser, ask, main
 from bo_robust.tables.table import read_table
 
 TABLES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "tables"
@@ -93,6 +93,17 @@ def test_what_is_said_of_a_table(name):
     read = Campaign(arguments)
     assert tuple(column.name for column in read.columns) == parameters
     assert re.search(said, "\n".join(read.introduction()))
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="no shared folder")
+@pytest.mark.parametrize("path", sorted(CASES.glob("*lots*.csv")), ids=lambda path: path.stem)
+def test_the_worst_lot_has_no_negative_yield(path, capsys):
+    """Unless no scale of its own was learnt: then the command asks whether there are limits."""
+    main([str(path), "--maximize", "yield", "--condition", "lot", "-n", "0"])
+    said = capsys.readouterr().err
+    below = "(95 % from -" in said
+    assert below == ("--limits yield=0: if nothing below 0" in said)
+    assert not (below and "scale of its own" in said)
 
 
 FOUND = {

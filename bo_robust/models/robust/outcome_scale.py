@@ -50,6 +50,13 @@ class OutcomeScale(NamedTuple):
     def is_logarithm(self) -> bool:
         return self.power == 0.0 and self.upper == math.inf
 
+    @property
+    def domain(self) -> tuple[float, float]:
+        """The ends of the y that have a w; infinite for the identity."""
+        if self.is_identity:
+            return -math.inf, math.inf
+        return (-self.shift, self.upper) if self.sign > 0.0 else (-math.inf, self.shift)
+
     def contains(self, y: Tensor) -> Tensor:
         """Whether each y has a w, as y."""
         inside = (self.sign * y + self.shift > 0.0) & (y < self.upper)

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform, Standardize
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultivariateNormal
@@ -116,6 +118,36 @@ class ScaledPosterior(GPyTorchPosterior):
         values, _, weights = _at_nodes(m, variance, self.scale)
         mean = (values * weights).sum(-1)
         return mean, ((values - mean.unsqueeze(-1)).square() * weights).sum(-1)
+
+
+class LatentModel(GPyTorchModel):
+    """A model of one outcome, on the scale on which it is Gaussian."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.latent_of = model
+
+    @property
+    def num_outputs(self) -> int:
+        return 1
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        shape: torch.Size = self.latent_of.batch_shape
+        return shape
+
+    def posterior(  # type: ignore[override]
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> GPyTorchPosterior:
+        """The posterior of the latent values, as of BoTorch's models."""
+        posterior = self.latent_of.posterior(X, output_indices, observation_noise)
+        assert isinstance(posterior, ScaledPosterior)
+        latent: GPyTorchPosterior = posterior.latent
+        return latent if posterior_transform is None else posterior_transform(latent)
 
 
 def mean_in_units(m: Tensor, variance: Tensor, scale: OutcomeScale) -> Tensor:

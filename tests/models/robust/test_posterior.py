@@ -17,9 +17,13 @@ from botorch.posteriors import GPyTorchPosterior
 from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
 
-from bo_robust import RobustGP
+from bo_robust import RobustGP, ValueAtRiskUCB
+from bo_robust.acquisition import recommend_design
+from bo_robust.models.moments import marginal_quantiles
 from bo_robust.models.robust.outcome_scale import OutcomeScale
 from bo_robust.models.robust.posterior import ScaledPosterior
+from bo_robust.risk_measures.environments import FiniteEnvironment
+from bo_robust.risk_measures.functionals import CVaR, Mean, ValueAtRisk, WorstCase
 from tests.problems import fit
 
 LOGARITHM, LOGIT = OutcomeScale(0.0, 1.0, 0.3), OutcomeScale(0.0, 1.0, 0.0, 100.0)
@@ -137,6 +141,36 @@ def test_risk_measures_over_perturbed_designs_work():
     model = fit(RobustGP(X, Y, input_transform=perturbed))
     acquisition = qLogNoisyExpectedImprovement(model, X, objective=VaR(alpha=0.5, n_w=4), prune_baseline=False)
     assert bool(acquisition(X[:1].unsqueeze(0)).isfinite().all())
+
+
+def test_quantiles_of_a_model_are_those_of_its_posterior(model):
+    """Also of -f; points under evaluation leave the median, and bring the others nearer."""
+    X = torch.rand(5, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    low, median, high = marginal_quantiles(model, X, (-1.96, 0.0, 1.96))
+    exact = model.posterior(X).quantile(torch.tensor([0.025, 0.5, 0.975]).double()).squeeze(-1)
+    torch.testing.assert_close(torch.stack([low, median, high]), exact, rtol=1e-4, atol=0.0)
+    turn = ScalarizedPosteriorTransform(torch.tensor([-1.0]).double())
+    ends = marginal_quantiles(model, X, (1.96, 0.0, -1.96), posterior_transform=turn, X_pending=BOX)
+    torch.testing.assert_close(-ends[1], median)
+    assert bool(((low < -ends[0]) & (-ends[2] < high)).all())
+
+
+@pytest.mark.parametrize("functional", [ValueAtRisk(0.4), WorstCase(), Mean(), CVaR(0.4)])
+def test_a_value_at_risk_is_that_of_the_learnt_scale(model, functional):
+    """A monotone scale commutes with a value at risk, of which it takes medians; of others the model takes means."""
+    environment = FiniteEnvironment(torch.tensor([[0.1], [0.5], [0.9]]).double())
+    designs = model.train_X_all[:, :1]
+    found = recommend_design(model, environment, functional, designs)
+    posteriors = [model.posterior(environment.points(x)) for x in designs]
+    values = [model.outcome_scale.untransform(functional(one.latent.mean.squeeze(-1))) for one in posteriors]
+    if not functional.selects:
+        values = [functional(one.mean.squeeze(-1)) for one in posteriors]
+    assert int(found.index) == int(torch.stack(values).argmax())
+    assert float(found.value) == pytest.approx(max(values).item())
+    ends = posteriors[int(found.index)].quantile(torch.tensor([0.025, 0.975]).double()).squeeze(-1)
+    torch.testing.assert_close(torch.stack(found.interval), functional(ends), rtol=1e-4, atol=0.0)
+    bounds = ValueAtRiskUCB(model, environment, functional, width=1.96)
+    assert bounds(found.x.unsqueeze(0)).item() == pytest.approx(float(found.interval[1]))
 
 
 def test_expected_improvement_sees_exact_samples(model):
