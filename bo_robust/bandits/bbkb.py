@@ -95,7 +95,7 @@ class BBKB(ArmAlgorithm):
             state.chosen = arms, chosen
         elif math.inf in spent:
             trials = torch.tensor([i for i, after in enumerate(spent) if after == math.inf], device=arms.device)
-            width = torch.as_tensor(w).to(posterior.noise_var).expand_as(posterior.noise_var)
+            width = torch.as_tensor(w, device=arms.device).to(posterior.noise_var).expand_as(posterior.noise_var)
             arms[trials] = _look_again(state, trials, width[trials])
         return Selection(arms, w)
 

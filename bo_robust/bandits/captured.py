@@ -29,8 +29,9 @@ from bo_robust.ops.cuda_graphs import Capture, can_capture, cuda_graph, reason_o
 from bo_robust.utils.round_numbers import RoundNumbers, is_capturable
 
 Column: TypeAlias = Tensor | float
+_refused: set[tuple[str, torch.device, str]] = set()  # rounds of these sizes, of which a capture has failed
 
-NUMBERS = 8  # room for as many numbers of the host in a round
+NUMBERS = 8  # room for as many numbers of the host in a round, and for each width that a candidate has of its own
 
 
 def captured_rounds(
@@ -52,16 +53,21 @@ def captured_rounds(
     if reason is not None:
         warn_once(f"Rounds of {type(algorithm).__name__}", reason)
         return None
-    return CapturedRounds(type(algorithm).__name__, state, one_round, capture or cuda_graph)
+    numbers = NUMBERS * len(_widths(algorithm))
+    return CapturedRounds(type(algorithm).__name__, state, one_round, capture or cuda_graph, numbers)
+
+
+def _widths(algorithm: ArmAlgorithm) -> tuple[Any, ...]:
+    width = getattr(algorithm, "width", None)
+    return width if isinstance(width, tuple) else (width,)
 
 
 def why_not(algorithm: ArmAlgorithm, state: State) -> str | None:
     """Why rounds cannot be captured, in a few words; None if they can."""
     if not is_capturable(algorithm):
         return "they read the device, or what they do depends on the round"
-    widths = getattr(algorithm, "width", ())
-    for width in widths if isinstance(widths, tuple) else (widths,):
-        if needs_of(width) and not is_capturable(width):  # one of the round alone is called between replays
+    for width in _widths(algorithm):  # one of the round alone is called between replays
+        if width is not None and needs_of(width) and not is_capturable(width):
             return f"{type(width).__name__} does not say that it can be captured"
     if not getattr(state.posterior, "has_blocks", False):
         return f"a {type(state.posterior).__name__} has no blocks of equal rounds here"
@@ -72,12 +78,20 @@ class CapturedRounds:
     """Blocks of rounds of one state, which others may change in between; see :func:`captured_rounds`."""
 
     def __init__(
-        self, name: str, state: State, one_round: Callable[..., Mapping[str, Column]], capture: Capture
+        self,
+        name: str,
+        state: State,
+        one_round: Callable[..., Mapping[str, Column]],
+        capture: Capture,
+        numbers: int = NUMBERS,
     ) -> None:
         self._name, self._state, self._round, self._capture = name, state, one_round, capture
-        self._failed = False
+        self._room, self._failed = numbers, False
         self._shapes: list[Any] = []  # of the last block
         self._replay: Callable[[], None] | None = None
+        self._kept: _Kept | None = None
+        self._inputs: list[Tensor] = []
+        self._outputs: Mapping[str, Column] = {}
 
     @torch.no_grad()
     def run(self, *inputs: Tensor) -> tuple[int, Mapping[str, Column]] | None:
@@ -92,10 +106,12 @@ class CapturedRounds:
         K, shapes = sizes[0], [sizes, *(x.shape for _, _, x in _parts(self._state) if isinstance(x, Tensor))]
         if shapes != self._shapes:  # the first block of its kind is eager: kernels compile, and who grows goes on
             self._shapes, self._replay = shapes, None
+            self._kept, self._inputs, self._outputs = None, [], {}  # nor the memory of a state that has grown
             return None
         if self._replay is None and not self._record(K, inputs):
             return None
         assert self._replay is not None
+        assert self._kept is not None
         self._kept.settle(self._state)
         for target, given in zip(self._inputs, inputs, strict=True):
             target.copy_(given[:K])
@@ -107,23 +123,30 @@ class CapturedRounds:
     def _record(self, K: int, inputs: tuple[Tensor, ...]) -> bool:
         """Capture K rounds, which runs nothing; False if that failed."""
         device = inputs[0].device
+        refused = self._name, device, str(self._shapes)
+        if refused in _refused:  # each failure keeps the memory of its graph (pytorch/pytorch#190308)
+            self._failed = True
+            return False
         self._inputs = [x[:K].clone() for x in inputs]
-        self._numbers = RoundNumbers(K * NUMBERS, self._state.round, device)
-        self._kept = _Kept(self._state)
+        self._numbers = RoundNumbers(K * self._room, self._state.round, device)
+        self._kept = kept = _Kept(self._state)
 
         def work() -> None:
             with self._numbers.captured():
                 rows = [self._round(*(x[i] for x in self._inputs)) for i in range(K)]
             self._outputs = {name: _stacked([row[name] for row in rows]) for name in rows[0]}
-            self._kept.settle(self._state)
+            kept.settle(self._state)
 
         try:
             self._replay = self._capture(device, work)
         except RuntimeError as error:
             self._failed = True
+            _refused.add(refused)
             warn_once(f"Rounds of {self._name}", reason_of(error))
-        self._kept.rewind()
-        return not self._failed
+            return False
+        finally:  # an interruption, too, leaves the state as it was
+            kept.rewind()
+        return True
 
 
 class _Kept:

@@ -46,8 +46,8 @@ def largest_bound(mean: Tensor, variance: Tensor, width: Tensor | float) -> Tens
     if on_cuda(mean):
         sd = variance.sqrt()
         if isinstance(width, Tensor):
-            return row_argmax(torch.addcmul(mean, sd, width.unsqueeze(1)))
-        return row_argmax(sd.mul_(width).add_(mean))  # rounds twice, as the line above
+            width = width.unsqueeze(1)
+        return row_argmax(sd.mul_(width).add_(mean))  # rounds twice, where `addcmul` may once: replays are eager rounds
     bound = np.sqrt(variance.numpy())
     bound *= width.numpy()[:, None] if isinstance(width, Tensor) else width
     bound += mean.numpy()

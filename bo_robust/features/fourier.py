@@ -128,7 +128,7 @@ class FourierFeatures:
     def frequencies(self, *, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
         """Frequencies ``f x d``, in radians per unit of x, and weights ``f`` with sum 1."""
         frequencies, weights = hermite_frequencies(self.nodes, self.dim)
-        frequencies = frequencies / torch.tensor(self.lengthscale, dtype=torch.float64)
+        frequencies = frequencies / torch.tensor(self.lengthscale, dtype=torch.float64, device="cpu")
         return frequencies.to(device, dtype), weights.to(device, dtype)
 
     @property

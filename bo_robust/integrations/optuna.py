@@ -28,6 +28,7 @@ from bo_robust.proposals.methods import DEFAULT, choose
 from bo_robust.proposals.outcomes import Data
 from bo_robust.proposals.space import MOST_POINTS
 from bo_robust.proposals.suggest import Suggestion, suggest
+from bo_robust.utils.host import on_host
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.random import stream
 from bo_robust.utils.upstream import keep_in_optuna_trial, optuna_contains
@@ -124,6 +125,7 @@ class RobustSampler(BaseSampler):
         completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         return {name: d for name, d in _latest_ranges(completed).items() if not d.single()}
 
+    @on_host
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
@@ -146,6 +148,7 @@ class RobustSampler(BaseSampler):
             known = ", ".join(sorted(set().union(*(trial.params for trial in completed))))
             warnings.warn(f"no trial has the fixed {', '.join(unknown)}; their parameters are {known}.", stacklevel=2)
 
+    @on_host
     def recommend(self, study: Study) -> Recommendation:
         """Return the parameters to use: those of the completed trial of the best posterior mean, constraints included.
 
@@ -171,10 +174,12 @@ class RobustSampler(BaseSampler):
         latest = max((t for x, t in zip(history.X, history.completed, strict=True) if x == row), key=lambda t: t.number)
         return Recommendation(dict(latest.params), found.mean)
 
+    @on_host
     def outlier_trials(self, study: Study) -> list[FrozenTrial]:
         """Return completed trials with a value that the model flags as an outlier, in the order of completion."""
         return self._trials(study, "outliers")
 
+    @on_host
     def held_trials(self, study: Study) -> list[FrozenTrial]:
         """Return completed trials with a held value (:class:`bo_robust.Suggestion`), in the order of completion.
 
@@ -183,6 +188,7 @@ class RobustSampler(BaseSampler):
         """
         return self._trials(study, "held")
 
+    @on_host
     def slips(self, study: Study) -> list[tuple[str, list[FrozenTrial]]]:
         """Return what may have happened to values that are flagged or held: a kind of :class:`Slip`, and its trials."""
         completed, found = self._analysed(study)

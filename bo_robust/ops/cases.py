@@ -21,8 +21,8 @@ Case: TypeAlias = Callable[[ModuleType, Tensor], tuple[Tensor, ...]]
 
 def _numbers(like: Tensor, *shape: int) -> Tensor:
     """Normal variates; the same ones for the same shape."""
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(like)
+    generator = torch.Generator("cpu").manual_seed(0)  # whatever the default device is
+    return torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu").to(like)
 
 
 def _arm_update(

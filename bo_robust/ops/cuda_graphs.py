@@ -5,8 +5,11 @@ Where that cannot be, it runs as it would without, and a warning says why, once.
 
 from __future__ import annotations
 
+import gc
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeAlias
 
@@ -21,18 +24,39 @@ Capture: TypeAlias = Callable[[torch.device, Work], Work]
 SAFE_TORCH = (2, 12)  # an older one is left capturing by a capture that fails (pytorch/pytorch#180395)
 
 
+_one_at_a_time = threading.Lock()
+
+
+@cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream of a device's captures. PyTorch has one for all devices, which captures on that of the first."""
+    return torch.cuda.Stream(device)
+
+
 def cuda_graph(device: torch.device, work: Work) -> Work:
     """Capture ``work`` on a CUDA device; ``RuntimeError`` if it waits for the device, or memory is short."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.device(device):
+    with _one_at_a_time, torch.cuda.device(device), _no_collection():
         stream = torch.cuda.current_stream()
         try:
             # What other threads do on the device does not end this capture.
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, stream=_stream(device), capture_error_mode="thread_local"):
                 work()
         finally:  # a capture that fails does not give the stream back
             torch.cuda.set_stream(stream)
     return graph.replay
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Collect no garbage: what it finds may unload a kernel, which no capture allows."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def can_capture(what: str, device: torch.device) -> bool:

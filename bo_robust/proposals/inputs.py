@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.proposals.frames import SUMS, Columns, space_in_numbers
+from bo_robust.utils.host import on_host
 from bo_robust.utils.input_checks import check_count, is_number, quoted
 from bo_robust.utils.linalg import device_named
 
@@ -62,6 +63,7 @@ class Space:
     set_conditions: bool = True
     columns: Columns | None = field(default=None, init=False, repr=False, compare=False)
 
+    @on_host
     def __post_init__(self) -> None:
         self._list_iterators()
         if (self.bounds is None) == (self.candidates is None):

@@ -21,6 +21,7 @@ from bo_robust.proposals.frames import data_in_numbers
 from bo_robust.proposals.inputs import Search, Space
 from bo_robust.proposals.methods import DEFAULT, METHODS, Choice, choose
 from bo_robust.proposals.outcomes import Data, Outputs
+from bo_robust.utils.host import on_host
 from bo_robust.utils.input_checks import check_count, is_number, shortened
 from bo_robust.utils.specs import nearest
 
@@ -87,6 +88,7 @@ def _joined(parts: list[Any]) -> str:
     return ", ".join(map(str, parts[:SHOWN])) + f" and {len(parts) - SHOWN} more" * (len(parts) > SHOWN)
 
 
+@on_host
 def suggest(
     X: Any,
     Y: Any = None,

@@ -64,7 +64,7 @@ class RoundNumbers:
         """Compute the numbers of a block that comes after ``begun`` rounds; the host does not wait."""
         if not self._schedules:
             return
-        values = torch.tensor([float(of(begun + at)) for of, at in self._schedules], dtype=torch.float64)
+        values = torch.tensor([float(of(begun + at)) for of, at in self._schedules], dtype=torch.float64, device="cpu")
         if self._memory.is_cuda:
             values = values.pin_memory()
         self._memory[: len(values)].copy_(values, non_blocking=True)

@@ -1,5 +1,9 @@
 """Rounds as a graph, on a CPU: the operations of a block are recorded without effect, and run again for each replay."""
 
+import gc
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
@@ -29,6 +33,7 @@ from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomizedWidth, SelfNormalizedWidth, TGPWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.features import FourierFeatures
+from bo_robust.ops import cuda_graphs
 from bo_robust.ops.cuda_graphs import cuda_graph, warn_once
 from bo_robust.risk_measures.functionals import CVaR
 from tests.bandits.problems import N, begin, kernel, table
@@ -265,3 +270,68 @@ def test_a_graph_of_cuda_replays_the_eager_rounds(device):
             assert blocks._failed == (capture is refused)
             picks.append(torch.cat(rows))
         assert torch.equal(*picks), algorithm
+
+
+def test_each_width_of_its_own_has_room(simulated, monkeypatch):
+    """A round of three widths takes more numbers than one width has room for."""
+    monkeypatch.setattr(captured, "NUMBERS", 3)
+    graphs = Graphs()
+    run("he-gp-ucb, likelihood", start("he-gp-ucb, likelihood", True, monkeypatch), graphs)
+    assert len(graphs.graphs) == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_interrupted_capture_leaves_the_state_as_it_was(error, simulated, monkeypatch):
+    def interrupted(device, work):
+        Graphs()(device, work)
+        raise error
+
+    state = start("gp-ucb", True, monkeypatch)
+    f, noise, uniforms = table(TRIALS, ROUNDS, "cpu")
+    one_round = round_of(ALGORITHMS["gp-ucb"], state, f)
+    blocks = captured_rounds(ALGORITHMS["gp-ucb"], state, one_round, interrupted)
+    assert blocks.run(noise, uniforms) is None
+    for t in range(BLOCK):
+        one_round(noise[t], uniforms[t])
+    state.posterior.begin_block()
+    before = [x.clone() for x in state_tensors(state)]
+    with pytest.raises(error):
+        blocks.run(noise[BLOCK:], uniforms[BLOCK:])
+    assert state.round == BLOCK
+    assert all(map(torch.equal, state_tensors(state), before))
+
+
+def test_a_capture_that_failed_is_not_tried_again(simulated, monkeypatch):
+    tried = []
+
+    def counted(device, work):
+        tried.append(device)
+        refused(device, lambda: None)
+
+    monkeypatch.setattr(captured, "_refused", set())
+    warn_once.cache_clear()
+    with pytest.warns(UserWarning, match="not captured"):
+        first = run("gp-ucb", start("gp-ucb", True, monkeypatch), counted)
+    assert torch.equal(run("gp-ucb", start("gp-ucb", True, monkeypatch), counted), first)
+    assert len(tried) == 1
+
+
+def test_each_device_captures_on_a_stream_of_its_own(monkeypatch):
+    """PyTorch's own stream is of the device of the first capture."""
+    asked = []
+
+    @contextmanager
+    def graph(_, stream, capture_error_mode):
+        asked.append((stream, gc.isenabled()))
+        yield
+
+    fakes = {"Stream": str, "graph": graph, "device": lambda _: nullcontext(), "current_stream": lambda: None}
+    fakes |= {"CUDAGraph": lambda: SimpleNamespace(replay=None), "set_stream": lambda _: None}
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    cuda_graphs._stream.cache_clear()
+    for index in (0, 1, 0):
+        cuda_graph(torch.device("cuda", index), lambda: None)
+    cuda_graphs._stream.cache_clear()
+    assert asked == [("cuda:0", False), ("cuda:1", False), ("cuda:0", False)]
+    assert gc.isenabled()
