@@ -25,7 +25,7 @@ N = 40
 CANDIDATES = [{"lengthscale": 0.4, "noise_var": 0.1}]
 # The only files that may ask: the helper, and the loop of BoTorch
 # CUDA graphs and pinned memory are not simulated.
-ASKS = {"utils/linalg.py", "ops/cuda_graphs.py", "utils/round_numbers.py"}
+ASKS = {"utils/host.py", "utils/linalg.py", "ops/cuda_graphs.py", "utils/round_numbers.py"}
 
 
 @pytest.fixture

@@ -65,6 +65,12 @@ ALGORITHMS = {
 CASES = [(name, True) for name in ALGORITHMS] + [(name, False) for name in ("gp-ucb", "tgp-ucb", "he-gp-ucb")]
 
 
+@pytest.fixture(autouse=True)
+def nothing_refused(monkeypatch):
+    """A capture that failed in another test is tried again."""
+    monkeypatch.setattr(captured, "_refused", set())
+
+
 def state_tensors(state):
     return [x for _, _, x in captured._parts(state) if isinstance(x, torch.Tensor)]
 
@@ -308,7 +314,6 @@ def test_a_capture_that_failed_is_not_tried_again(simulated, monkeypatch):
         tried.append(device)
         refused(device, lambda: None)
 
-    monkeypatch.setattr(captured, "_refused", set())
     warn_once.cache_clear()
     with pytest.warns(UserWarning, match="not captured"):
         first = run("gp-ucb", start("gp-ucb", True, monkeypatch), counted)
