@@ -53,12 +53,12 @@ def captured_rounds(
     if reason is not None:
         warn_once(f"Rounds of {type(algorithm).__name__}", reason)
         return None
-    numbers = NUMBERS * len(_widths(algorithm))
+    numbers = NUMBERS * max(1, len(_widths(algorithm)))
     return CapturedRounds(type(algorithm).__name__, state, one_round, capture or cuda_graph, numbers)
 
 
 def _widths(algorithm: ArmAlgorithm) -> tuple[Any, ...]:
-    width = getattr(algorithm, "width", None)
+    width = getattr(algorithm, "width", ())
     return width if isinstance(width, tuple) else (width,)
 
 
@@ -67,7 +67,7 @@ def why_not(algorithm: ArmAlgorithm, state: State) -> str | None:
     if not is_capturable(algorithm):
         return "they read the device, or what they do depends on the round"
     for width in _widths(algorithm):  # one of the round alone is called between replays
-        if width is not None and needs_of(width) and not is_capturable(width):
+        if needs_of(width) and not is_capturable(width):
             return f"{type(width).__name__} does not say that it can be captured"
     if not getattr(state.posterior, "has_blocks", False):
         return f"a {type(state.posterior).__name__} has no blocks of equal rounds here"

@@ -84,8 +84,9 @@ import torch
 
 from bo_robust.models.marginal_likelihood import Array
 from bo_robust.models.robust.conditioned_gp import Rows
+from bo_robust.models.robust.decided import Detection
 from bo_robust.models.robust.outcome_scale import IDENTITY, POWERS, OutcomeScale, outcome_scales
-from bo_robust.models.robust.search import Detection, OutlierSearch, SearchData, rms
+from bo_robust.models.robust.search import OutlierSearch, SearchData, rms
 from bo_robust.models.robust.slips import ASKED, Expected, Readings, slip_of
 
 SCALE_EVIDENCE = 8.0  # nats by which another scale must improve on the given one: good outliers make data skewed, too

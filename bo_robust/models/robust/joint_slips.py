@@ -18,9 +18,10 @@ from dataclasses import replace
 import numpy as np
 
 from bo_robust.models.marginal_likelihood import Array
+from bo_robust.models.robust.decided import Detection
 from bo_robust.models.robust.detection import detect, with_single_slips
 from bo_robust.models.robust.outcome_scale import OutcomeScale
-from bo_robust.models.robust.search import EVIDENCE_REQUIRED, MIN_OBSERVATIONS, Detection, SearchData
+from bo_robust.models.robust.search import EVIDENCE_REQUIRED, MIN_OBSERVATIONS, SearchData
 from bo_robust.models.robust.slips import COPIED, FRACTION, Expected, Readings, Slip, exchange_log_priors
 
 SURE = math.log(19.0)  # log odds from which on a slip leaves readings out, which all others may take for right

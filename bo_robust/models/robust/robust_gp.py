@@ -30,12 +30,12 @@ from bo_robust.models.batch_effect import BatchEffectLikelihood, label_numbers
 from bo_robust.models.evidence_fit import fit_evidence
 from bo_robust.models.reward_units import computable, smallest_deviation
 from bo_robust.models.robust.conditioned_gp import Rows
+from bo_robust.models.robust.decided import Detection
 from bo_robust.models.robust.detection import detect_at_present, restate, with_single_slips
 from bo_robust.models.robust.joint_slips import detect_with_slips
 from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale
 from bo_robust.models.robust.posterior import scaled_standardize, standardize_of
 from bo_robust.models.robust.prior import OutlierPrior
-from bo_robust.models.robust.search import Detection
 from bo_robust.models.robust.search_data import points_seen, replicates_among, search_data
 from bo_robust.models.robust.slips import Slip
 from bo_robust.models.training_data import (
