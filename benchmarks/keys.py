@@ -19,6 +19,8 @@ import numpy as np
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
+# What only reads traces, so that a page can be written anew without its runs.
+READERS = ("claims.py", "pictures.py", "reproduce.py", "verdicts.py")
 LIBRARIES = ("torch", "botorch", "gpytorch", "linear_operator", "numpy", "scipy")
 
 
@@ -65,18 +67,24 @@ def code() -> str:
     entries of tables.
     """
     files = sorted(file for name in ("bo_robust", "benchmarks") for file in (ROOT / name).rglob("*.py"))
+    files = [file for file in files if file.parent != ROOT / "benchmarks" or file.name not in READERS]
     sources = [[file.relative_to(ROOT).as_posix(), _sha256(file.read_bytes())] for file in files]
-    configurations = [module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == "configs"]
-    own = [definitions(module) for module in (sys.modules["__main__"], *configurations)]
+    own = [
+        defined for file in sorted({*(ROOT / "configs").rglob("*.py"), *_program()}) if (defined := definitions(file))
+    ]
     return digest([sources, own, [metadata.version(name) for name in LIBRARIES]])
 
 
-def definitions(module: Any) -> list[str]:
+def _program() -> list[Path]:
+    """The file of the program that runs, if that is a configuration."""
+    program = sys.modules["__main__"]
+    file = getattr(program, "__file__", None)
+    return [Path(file).resolve()] if file is not None and hasattr(program, "PANELS") else []
+
+
+def definitions(file: Path) -> list[str]:
     """The top-level statements of a file but imports and assignments to names, whose values jobs are named by."""
-    file = getattr(module, "__file__", None)
-    if file is None:
-        return []
-    statements = ast.parse(Path(file).read_text(encoding="utf-8")).body
+    statements = ast.parse(file.read_text(encoding="utf-8")).body
     definitions = (ast.ClassDef, ast.FunctionDef)
     entries = [s for s in statements if isinstance(s, ast.Assign) and not isinstance(s.targets[0], ast.Name)]
     return [ast.dump(s) for s in statements if isinstance(s, definitions) or s in entries]

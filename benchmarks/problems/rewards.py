@@ -36,12 +36,14 @@ class OnePointSpikes(RewardModel):
 
     points: Tensor  # the noisy arm of every trial, ``s`` integer
     magnitude: float = 10.0
+    signs: Tensor | None = None  # the sign of every trial, ``s``; without them it is drawn at every pull
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         return signs(rng, rounds)
 
     def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
-        return mean_at(f, arms) + self.magnitude * draws[:, 0] * (arms == self.points)
+        sign = draws[:, 0] if self.signs is None else self.signs
+        return mean_at(f, arms) + self.magnitude * sign * (arms == self.points)
 
 
 @dataclass(frozen=True, eq=False)

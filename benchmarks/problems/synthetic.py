@@ -93,14 +93,17 @@ class GPDraw(OverArms):
 class SpikedFunction(OverArms):
     """One RKHS function in [0, 1], with noise at one arm only (Ray Chowdhury & Gopalan 2019, Fig. 1f).
 
-    All trials share f, because the paper averages over the noise alone. Every trial has its own spiked arm.
+    All trials share f, because the paper averages over the noise alone. Every trial has its own spiked arm and, as "eta
+    takes values in {-10, 10} ... averaged over 50 such randomizations" reads, one sign, unless it is drawn at
+    ``every_pull``.
     """
 
     num_arms: int = 100  # n >= 2 even points of [0, 1]
     kernel: str = "se"
     lengthscale: float = 0.2
-    magnitude: float = 10.0  # Size of the noise, > 0; its sign is random
+    magnitude: float = 10.0  # Size of the noise, > 0
     noise_var: float = 1.0
+    every_pull: bool = False
 
     def make(self, trials: Trials) -> Problem:
         check_positive(magnitude=self.magnitude)
@@ -109,13 +112,18 @@ class SpikedFunction(OverArms):
         X, covariance = even_points(self.num_arms), stationary(self.kernel, self.lengthscale)
         f, _ = _random_function(covariance(X, X).numpy(), stream(trials.seed, "problem", 0), positive=False)
         # Block 0 of trial 0 is spent on f.
-        points = torch.tensor([int(rng.integers(self.num_arms)) for rng in trials.streams(block=1)])
+        drawn = [(int(rng.integers(self.num_arms)), float(rng.choice([-1.0, 1.0]))) for rng in trials.streams(block=1)]
+        points = torch.tensor([point for point, _ in drawn])
+        signs = None if self.every_pull else covariance(X, X).new_tensor([sign for _, sign in drawn])
         notes = (
             "One RKHS function scaled to [0, 1] in all trials, the spiked arm differs. B = max|f| = 1, not "
             "the RKHS norm. v = 1 + magnitude^2 is the true bound; the paper truncates at t^(1/4), the "
             "level of v = 1."
         )
-        means, rewards = trials.share((f - f.min()) / (f.max() - f.min())), OnePointSpikes(points, self.magnitude)
+        means, rewards = (
+            trials.share((f - f.min()) / (f.max() - f.min())),
+            OnePointSpikes(points, self.magnitude, signs),
+        )
         constants: dict[str, Any] = {"noise_var": self.noise_var, "arms": X, "norm_bound": 1.0, "notes": notes}
         constants |= {"moment_bound": 1.0 + self.magnitude**2, "alpha": 1.0, "noise_scale": self.magnitude}
         return Problem("spiked_function", means, covariance, rewards, **constants)

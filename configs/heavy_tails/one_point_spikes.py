@@ -22,6 +22,7 @@ PANELS = [
     for name, problem in (
         ("(f) spikes, lambda 0.1", SpikedFunction(noise_var=0.1)),
         ("(f) spikes, lambda 1", SpikedFunction()),
+        ("(f) spikes, lambda 1, a sign at every pull", SpikedFunction(every_pull=True)),
     )
 ]
 

@@ -9,6 +9,7 @@ from benchmarks.loops.conditions import ConditionsPanel
 from benchmarks.methods.conditions import LNSO, VUCB, GPUCBMean, MCVaR, Random, RhoKG
 from benchmarks.problems.conditions.synthetic import Branin, GoldsteinPrice, Hartmann3OneTwo, Hartmann3TwoOne
 from benchmarks.run import main
+from configs.value_at_risk.methods import SEED
 
 METHODS = {
     "V-UCB-LNSO": VUCB(optimizer=LNSO(num_starts=4, fit_steps=60, num_z=10)),
@@ -26,7 +27,8 @@ PROBLEMS = {
     "Hartmann-3 (2,1), continuous": Hartmann3TwoOne(z="continuous"),
 }
 PANELS = [
-    ConditionsPanel(name, problem, METHODS, trials=10, rounds=60, compare=COMPARE) for name, problem in PROBLEMS.items()
+    ConditionsPanel(name, problem, METHODS, trials=10, rounds=60, compare=COMPARE, seed=SEED)
+    for name, problem in PROBLEMS.items()
 ]
 
 if __name__ == "__main__":

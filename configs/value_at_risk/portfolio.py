@@ -7,10 +7,10 @@ folder.
 from benchmarks.loops.conditions import ConditionsPanel
 from benchmarks.problems.conditions.portfolio import Portfolio
 from benchmarks.run import main
-from configs.value_at_risk.methods import COMPARE, OTHERS, STABLE, V_UCB
+from configs.value_at_risk.methods import COMPARE, OTHERS, SEED, STABLE, V_UCB
 
 METHODS = {**V_UCB, **STABLE, **OTHERS}
-PANELS = [ConditionsPanel("portfolio", Portfolio(), METHODS, trials=10, rounds=60, compare=COMPARE)]
+PANELS = [ConditionsPanel("portfolio", Portfolio(), METHODS, trials=10, rounds=60, compare=COMPARE, seed=SEED)]
 
 if __name__ == "__main__":
     main(PANELS)

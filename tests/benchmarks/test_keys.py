@@ -1,7 +1,6 @@
 """What results are named by."""
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -65,9 +64,8 @@ def test_definitions_of_a_configuration_are_part_of_the_code(tmp_path):
 
     def of(text):
         (tmp_path / "mine.py").write_text(text)
-        return definitions(SimpleNamespace(__file__=str(tmp_path / "mine.py")))
+        return definitions(tmp_path / "mine.py")
 
     assert of(text) == of(text.replace("[1]", "[2]").replace("main", "run"))
     assert of(text) != of(text.replace("lambda: 1", "lambda: 2"))
     assert of(text) != of(text.replace("x = 1", "x = 2"))
-    assert definitions(SimpleNamespace()) == []

@@ -38,18 +38,20 @@ def test_gp_draw_is_the_symmetric_root_times_normals():
     np.testing.assert_allclose(problem.f.numpy(), z @ linalg.sqrtm(K).real, rtol=1e-8, atol=1e-10)
 
 
-def test_spiked_function(device):
-    problem = SpikedFunction().make(Trials(range(50), 0)).to(device, torch.float64)
+@pytest.mark.parametrize("every_pull", [False, True])
+def test_spiked_function(device, every_pull):
+    problem = SpikedFunction(every_pull=every_pull).make(Trials(range(50), 0)).to(device, torch.float64)
     assert torch.equal(problem.f, problem.f[:1].expand_as(problem.f))
     assert float(problem.f.min()) == 0.0
     assert float(problem.f.max()) == 1.0
-    points = problem.rewards.points
-    assert points.tolist() == [int(stream(0, "problem", i, block=1).integers(100)) for i in range(50)]
+    points, streams = problem.rewards.points, [stream(0, "problem", i, block=1) for i in range(50)]
+    assert points.tolist() == [int(rng.integers(100)) for rng in streams]
+    signs = [1.0 if every_pull else float(rng.choice([-1.0, 1.0])) for rng in streams]
     plus = torch.ones(50, 1, dtype=torch.float64, device=device)
     rewards = torch.stack([problem.rewards(problem.f, torch.full_like(points, a), plus) for a in range(100)], 1)
     spiked = (rewards - problem.f).abs() > 1e-9
     assert torch.equal(spiked.sum(dim=1), torch.ones_like(points))
-    torch.testing.assert_close(rewards[spiked] - problem.f[spiked], torch.full_like(plus[:, 0], 10.0))
+    torch.testing.assert_close(rewards[spiked] - problem.f[spiked], 10.0 * plus.new_tensor(signs))
     assert problem.moment_bound == 101.0
 
 
