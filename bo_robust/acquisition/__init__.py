@@ -2,6 +2,7 @@
 
 from bo_robust.acquisition import input_constructors
 from bo_robust.acquisition.elimination import Elimination, EliminationUCB, eliminate
+from bo_robust.acquisition.fresh_pair import fresh_pair
 from bo_robust.acquisition.lnso import optimize_lnso, search_lacing_value
 from bo_robust.acquisition.noisy_improvement import OnePointLogNoisyExpectedImprovement
 from bo_robust.acquisition.several_outcomes import OnePointLogNoisyExpectedHypervolumeImprovement
@@ -17,6 +18,7 @@ __all__ = [
     "StableOpt",
     "ValueAtRiskUCB",
     "eliminate",
+    "fresh_pair",
     "input_constructors",
     "optimize_lnso",
     "recommend_design",
