@@ -19,7 +19,7 @@ def is_due(count: int) -> bool:
 
 
 def repeats(point: Tensor, observed: Tensor, low: Tensor, high: Tensor) -> bool:
-    """Whether a pair, ``d``, is within 0.5 % of the box from ``low`` to ``high`` of one of ``n x d``, in all columns."""
+    """Whether a pair, ``d``, is within 0.5 % of the box from ``low`` to ``high`` of one of ``n x d``, in all."""
     away = (observed - point).abs()
     return bool((away <= REPEATED * (high - low)).all(-1).any())
 
