@@ -30,20 +30,20 @@ from bo_robust.utils.upstream import training_residuals
 
 
 class Outcome(NamedTuple):
-    """f = offset + slope T^-1(shift + unit w) of a Gaussian w, with unit > 0."""
+    """f = offset + slope T^-1(shift + unit sign w) of a Gaussian w, which it increases with."""
 
-    unit: Tensor | float = 1.0
+    unit: Tensor | float = 1.0  # > 0
     shift: Tensor | float = 0.0
     scale: OutcomeScale = IDENTITY
     offset: float = 0.0
     slope: Tensor | float = 1.0
 
     @property
-    def increases(self) -> bool:
-        return bool(self.slope > 0.0)
+    def sign(self) -> float:
+        return 1.0 if self.slope >= 0.0 else -1.0
 
     def __call__(self, w: Tensor) -> Tensor:
-        return self.offset + self.slope * self.scale.untransform(self.shift + self.unit * w)
+        return self.offset + self.slope * self.scale.untransform(self.shift + self.unit * self.sign * w)
 
 
 class JointMoments:
@@ -115,7 +115,7 @@ class _OfExactGP(JointMoments):
 
     def mean(self, points: Tensor, white: Tensor) -> Tensor:
         explained = white[..., : len(self.residual), :].mT @ self.residual
-        return self.gp.mean_module(points) + explained
+        return self.outcome.sign * (self.gp.mean_module(points) + explained)
 
     def noise(self, points: Tensor) -> Tensor:
         return self._noise
@@ -151,7 +151,7 @@ class _OfPosterior(JointMoments):
         super().__init__(model.weights.to(equal) if self.of_members else equal)
 
     def mean(self, points: Tensor, white: Tensor) -> Tensor:
-        return self._joint(points)[0]
+        return self.outcome.sign * self._joint(points)[0]
 
     def noise(self, points: Tensor) -> Tensor:
         if self.of_members:
