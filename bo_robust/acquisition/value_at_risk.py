@@ -95,6 +95,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     """
 
     chooses_conditions: ClassVar[bool] = True
+    takes_conditions: ClassVar[bool] = False  # X are designs alone
     pending_points: Tensor | None
 
     def __init__(

@@ -32,7 +32,9 @@ def data(n=9):
 def gp(kernel=None, kind=SingleTaskGP, Y=None, **options):
     X, values = data()
     kernel = ScaleKernel(RBFKernel(ard_num_dims=2)) if kernel is None else kernel
-    model = kind(X, values if Y is None else Y, covar_module=kernel, input_transform=Normalize(2, bounds=BOX), **options)
+    model = kind(
+        X, values if Y is None else Y, covar_module=kernel, input_transform=Normalize(2, bounds=BOX), **options
+    )
     base = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
     base.lengthscale = torch.tensor([0.3, 0.4], dtype=torch.float64)
     if "train_Yvar" not in options:
@@ -251,8 +253,7 @@ def test_minimizing_is_maximizing_the_negative():
 
 
 def test_two_outputs_with_a_weight_each():
-    X, Y = data()
-    both = ModelListGP(gp(), gp(Y=2.0 * Y))
+    both = ModelListGP(gp(), gp(Y=2.0 * data()[1]))
     half = ScalarizedPosteriorTransform(torch.tensor([0.0, 0.5]).double())
     torch.testing.assert_close(make(both, posterior_transform=half)(at()), make(gp())(at()), atol=1e-6, rtol=0)
 
