@@ -3,6 +3,7 @@
 from bo_robust.acquisition import input_constructors
 from bo_robust.acquisition.elimination import Elimination, EliminationUCB, eliminate
 from bo_robust.acquisition.fresh_pair import fresh_pair
+from bo_robust.acquisition.knowledge_gradient import ValueAtRiskKnowledgeGradient
 from bo_robust.acquisition.lnso import optimize_lnso, search_lacing_value
 from bo_robust.acquisition.noisy_improvement import OnePointLogNoisyExpectedImprovement
 from bo_robust.acquisition.several_outcomes import OnePointLogNoisyExpectedHypervolumeImprovement
@@ -16,6 +17,7 @@ __all__ = [
     "OnePointLogNoisyExpectedHypervolumeImprovement",
     "OnePointLogNoisyExpectedImprovement",
     "StableOpt",
+    "ValueAtRiskKnowledgeGradient",
     "ValueAtRiskUCB",
     "eliminate",
     "fresh_pair",

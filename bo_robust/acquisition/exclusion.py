@@ -30,8 +30,9 @@ class WhereTrialsSucceed(AcquisitionFunction):
             self.X_baseline = baseline  # where BoTorch's searches start
 
     def forward(self, X: Tensor) -> Tensor:
-        """Values ``b`` at designs ``b x 1 x d``."""
-        excess = (self.failing.posterior(X).mean.squeeze(-1).squeeze(-1) - HALFWAY).clamp_min(0.0)
+        """Values ``b`` at designs ``b x 1 x d``, whose conditions, if there are some, come last."""
+        designs = X[..., : self.failing.train_inputs[0].shape[-1]]
+        excess = (self.failing.posterior(designs).mean.squeeze(-1).squeeze(-1) - HALFWAY).clamp_min(0.0)
         value: Tensor = self.acqf(X) - STEEP * excess.square()
         return value
 

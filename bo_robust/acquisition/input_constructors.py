@@ -10,6 +10,7 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from bo_robust.acquisition.elimination import EliminationUCB, eliminate
+from bo_robust.acquisition.knowledge_gradient import ValueAtRiskKnowledgeGradient
 from bo_robust.acquisition.noisy_improvement import OnePointLogNoisyExpectedImprovement
 from bo_robust.acquisition.several_outcomes import OnePointLogNoisyExpectedHypervolumeImprovement
 from bo_robust.acquisition.ucb import GPUCB, reference
@@ -86,14 +87,34 @@ def construct_inputs_value_at_risk_ucb(
     names of its columns in ``training_data``, and their ``bounds``. ``ValueError`` if a plain environment has another
     form, or is not the last columns of this search space.
     """
-    if isinstance(environment, Mapping):
-        plain, environment = environment, finite_environment(environment, reference(model))
-        if training_data is not None and bounds is not None:
-            check_search_space(plain, environment.z, training_data.feature_names, bounds)
+    environment = _environment(environment, model, training_data, bounds)
     if isinstance(width, int | float):
         width = ConstantWidth(float(width))
     inputs = construct_inputs_gp_ucb(model, width, delta, t, posterior_transform, X_pending)
     return {**inputs, "environment": environment, "functional": functional}
+
+
+def construct_inputs_value_at_risk_knowledge_gradient(
+    model: Model,
+    environment: Environment | Mapping[str, Any],
+    functional: Functional | float | str | Mapping[str, Any],
+    X_evaluated: Tensor | None = None,
+    num_fantasies: int = 10,
+    num_samples: int = 10,
+    num_conditions: int = 16,
+    seed: int = 0,
+    posterior_transform: PosteriorTransform | None = None,
+    X_pending: Tensor | None = None,
+    training_data: Any = None,
+    bounds: list[tuple[float, float]] | None = None,
+) -> dict[str, Any]:
+    """Keyword arguments of :class:`ValueAtRiskKnowledgeGradient`.
+
+    ``environment`` may be plain JSON, as in :func:`construct_inputs_value_at_risk_ucb`.
+    """
+    inputs = dict(locals())
+    inputs["environment"] = _environment(environment, model, inputs.pop("training_data"), inputs.pop("bounds"))
+    return inputs
 
 
 def construct_inputs_stable_opt(
@@ -110,6 +131,16 @@ def construct_inputs_stable_opt(
     inputs = construct_inputs_value_at_risk_ucb(model, environment, WorstCase(), *options)
     del inputs["functional"]
     return inputs
+
+
+def _environment(environment: Environment | Mapping[str, Any], model: Model, data: Any, bounds: Any) -> Environment:
+    """An environment as it is, or of plain JSON, within Ax' search space if that is given."""
+    if not isinstance(environment, Mapping):
+        return environment
+    made = finite_environment(environment, reference(model))
+    if data is not None and bounds is not None:
+        check_search_space(environment, made.z, data.feature_names, bounds)
+    return made
 
 
 def finite_environment(conditions: Any, template: Tensor) -> FiniteEnvironment:
@@ -147,6 +178,7 @@ CONSTRUCTORS: dict[type[AcquisitionFunction], Callable[..., dict[str, Any]]] = {
     EliminationUCB: construct_inputs_elimination_ucb,
     ValueAtRiskUCB: construct_inputs_value_at_risk_ucb,
     StableOpt: construct_inputs_stable_opt,
+    ValueAtRiskKnowledgeGradient: construct_inputs_value_at_risk_knowledge_gradient,
     OnePointLogNoisyExpectedHypervolumeImprovement: construct_inputs_qLogNEHVI,
     OnePointLogNoisyExpectedImprovement: construct_inputs_qLogNEI,
 }

@@ -26,7 +26,26 @@ from bo_robust.models.moments import information_gain, marginal_moments, sequent
 from bo_robust.utils.input_checks import check_finite, check_like, check_schedule, is_number, quoted
 
 
-class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
+class PendingAcquisition(AnalyticAcquisitionFunction):
+    """Base of the acquisition functions that know of points under evaluation, and take only what fits their model."""
+
+    model: Any
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Hallucinate these points (``k x d``, finite, no gradient) from now on; None for no points."""
+        if X_pending is not None:
+            self._check("X_pending", X_pending)
+            if X_pending.ndim != 2:
+                raise ValueError(f"X_pending must be k x d, got shape {tuple(X_pending.shape)}.")
+            check_finite("X_pending", X_pending)
+        AcquisitionFunction.set_X_pending(self, X_pending)
+
+    def _check(self, name: str, x: Tensor) -> None:
+        advice = "convert the points, or all else with the `.to` of the acquisition function"
+        check_like(name, x, "the model", reference(self.model), advice)
+
+
+class ConfidenceBoundAcquisition(PendingAcquisition):
     """Base of the acquisition functions made of mu + w_t sigma under one GP.
 
     Width (computed once, at construction) and pending points are buffers, so that ``.to`` moves them. Arguments and
@@ -36,7 +55,6 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
     takes_elimination: ClassVar[bool] = True
     may_repeat: ClassVar[bool] = True  # a point observed before; such a bound takes one objective without constraints
     width: Tensor
-    model: Any
     over_candidates: bool
     members: CandidateEnsemble
     _among: Tensor
@@ -79,15 +97,6 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
         self.register_buffer("width", torch.as_tensor(value, dtype=template.dtype, device=template.device))
         self.register_buffer("X_pending", None, persistent=False)
 
-    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Hallucinate these points (``k x d``, finite, no gradient) from now on; None for no points."""
-        if X_pending is not None:
-            self._check("X_pending", X_pending)
-            if X_pending.ndim != 2:
-                raise ValueError(f"X_pending must be k x d, got shape {tuple(X_pending.shape)}.")
-            check_finite("X_pending", X_pending)
-        AcquisitionFunction.set_X_pending(self, X_pending)
-
     def _check_columns(self, name: str, x: Tensor) -> None:
         """Raise ``ValueError`` unless points have as many columns as the data of a ``SingleTaskGP`` or our models."""
         data = getattr(self.model, "train_inputs", None)
@@ -95,10 +104,6 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
             d = data[0].shape[-1]
             if x.shape[-1] != d:
                 raise ValueError(f"{name} has {x.shape[-1]} columns, the model's data {d}; give points of {d} columns.")
-
-    def _check(self, name: str, x: Tensor) -> None:
-        advice = "convert the points, or all else with the `.to` of the acquisition function"
-        check_like(name, x, "the model", reference(self.model), advice)
 
 
 class GPUCB(ConfidenceBoundAcquisition):

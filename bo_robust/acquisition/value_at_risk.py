@@ -29,7 +29,7 @@ from bo_robust.models.verdict import Z95
 from bo_robust.risk_measures.environments import Environment
 from bo_robust.risk_measures.functionals import Functional, WorstCase, as_functional
 from bo_robust.risk_measures.selection_rules import RANDOM_RULES, check_selection_rule, select_by_rule
-from bo_robust.utils.input_checks import check_tensor, quoted
+from bo_robust.utils.input_checks import check_like, check_tensor, quoted
 
 # Points per block of a posterior call. One thread, 64 x 100 points, n data, with gradient: 17 ms at 32 and 32 ms at 256
 # for n = 100; 452 and 501 ms for n = 1200.
@@ -95,6 +95,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     """
 
     chooses_conditions: ClassVar[bool] = True
+    takes_conditions: ClassVar[bool] = False  # X are designs alone
     pending_points: Tensor | None
 
     def __init__(
@@ -112,17 +113,8 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         if elimination is not None and (posterior_transform is not None or not elimination.maximize):
             raise ValueError("over candidates f is maximized, without a posterior_transform.")
         super().__init__(model, width, t, posterior_transform, generator, elimination)
-        if not isinstance(environment, Environment):
-            raise ValueError(f"environment must be one of bo_robust.risk_measures, got {quoted(environment)}.")
-        self.environment = environment
-        self.functional = as_functional(functional)
-        self._dim = reference(model).shape[-1] if getattr(model, "train_inputs", None) is not None else None
-        appended, dim = environment.appended, environment.dim
-        if self._dim is not None and not (appended < self._dim if appended else dim in (None, self._dim)):
-            columns = f"the model has {self._dim} columns, the environment {dim}"
-            raise ValueError(f"{columns}: the model must be over (x, z), or over x where z are perturbations.")
-        for buffer in environment.buffers():
-            self._check("the environment", buffer)
+        self.environment, self.functional = environment, as_functional(functional)
+        self._dim = columns_over(model, environment)
         self.register_buffer("pending_points", None, persistent=False)
         self.set_X_pending(X_pending)
 
@@ -278,6 +270,20 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         if d_x is not None and X.shape[-1] != d_x:
             raise ValueError(f"X has {X.shape[-1]} columns, not {d_x}: give x alone (optimize_acqf: the bounds of x).")
         return X
+
+
+def columns_over(model: Model, environment: Environment) -> int | None:
+    """The columns of a model over (x, z), None where it does not tell; ``ValueError`` if the environment is another."""
+    if not isinstance(environment, Environment):
+        raise ValueError(f"environment must be one of bo_robust.risk_measures, got {quoted(environment)}.")
+    d = reference(model).shape[-1] if getattr(model, "train_inputs", None) is not None else None
+    appended, dim = environment.appended, environment.dim
+    if d is not None and not (appended < d if appended else dim in (None, d)):
+        columns = f"the model has {d} columns, the environment {dim}"
+        raise ValueError(f"{columns}: the model must be over (x, z), or over x where z are perturbations.")
+    for buffer in environment.buffers():
+        check_like("the environment", buffer, "the model", reference(model))
+    return d
 
 
 class StableOpt(ValueAtRiskUCB):

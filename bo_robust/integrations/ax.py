@@ -123,6 +123,7 @@ class RobustAcquisition(Acquisition):
     """
 
     acqf: Any
+    choosing: Any
     X_observed: Tensor | None
     X_pending: Tensor | None
     known_pending: Tensor | None  # those that the acquisition gets, the foremost where they are many
@@ -145,7 +146,8 @@ class RobustAcquisition(Acquisition):
             surrogate=surrogate, botorch_acqf_class=botorch_acqf_class, torch_opt_config=torch_opt_config, **options
         )
         self.chooses_conditions = getattr(self.acqf, "chooses_conditions", False)
-        if self.chooses_conditions:
+        self.choosing = self.acqf  # which chooses conditions
+        if self.chooses_conditions and not self.acqf.takes_conditions:
             self.acqf = ValueOfDesigns(self.acqf)
         self.repeats = getattr(self.acqf, "may_repeat", False)
         self.known_pending = self.X_pending
@@ -204,9 +206,9 @@ class RobustAcquisition(Acquisition):
         Points observed are left out until there is no other, and points pending until there is none but them.
         """
         if self.chooses_conditions:
-            designs = len(digest.feature_names) - self.acqf.acqf.environment.appended
+            designs = len(digest.feature_names) - self.choosing.environment.appended
             if any(int(columns.max()) >= designs for columns, *_ in options.get("inequality_constraints") or ()):
-                raise ValueError("parameter_constraints of v-ucb cannot have conditions, which nobody chooses.")
+                raise ValueError("parameter_constraints cannot have conditions of an environment.")
         avoided = self.X_observed, self.X_pending
         try:
             for self.X_observed, self.X_pending in (avoided, (None, avoided[1])):
@@ -255,8 +257,7 @@ class RobustAcquisition(Acquisition):
 
     def _with_condition(self, x: Tensor, digest: Any, fixed: Mapping[int, float]) -> Tensor:
         """The design with the condition to observe it under, ``1 x d``; fixed columns keep their values."""
-        acqf: Any = self.acqf.acqf
-        z = acqf.environment.z
+        z = self.choosing.environment.z
         d = x.shape[-1]
         if any(column >= d - z.shape[-1] for column in fixed):
             return x
@@ -265,7 +266,7 @@ class RobustAcquisition(Acquisition):
             if choices is not None and not set(z[:, column].tolist()) <= {float(v) for v in choices}:
                 name = digest.feature_names[d - z.shape[-1] + column]
                 raise ValueError(f"some points of the environment are no values of the parameter {name!r}: {choices}.")
-        return acqf.select_condition(x[..., : d - z.shape[-1]]).point.reshape(1, d)
+        return self.choosing.select_condition(x[..., : d - z.shape[-1]]).point.reshape(1, d)
 
 
 class _Columns(NamedTuple):

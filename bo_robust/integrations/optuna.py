@@ -38,7 +38,7 @@ __all__ = ["Recommendation", "RobustSampler"]
 # Arguments of the search; others are of the method.
 SEARCH = tuple(field.name for field in fields(Search))
 # What Optuna cannot express.
-ELSEWHERE = ("v-ucb", "conditions", *SUMS)
+ELSEWHERE = ("v-ucb", "knowledge-gradient", "conditions", *SUMS)
 # Attribute of a trial in the storage: its parameters, before the objective asks for them.
 PROPOSED = "bo_robust:proposed"
 _one_proposal_at_a_time = threading.Lock()
@@ -71,7 +71,7 @@ class RobustSampler(BaseSampler):
     without a value of one says nothing about that one. Studies may have several objectives.
 
     Args:
-        method: A name in :data:`bo_robust.proposals.methods.METHODS`, other than "v-ucb". The default, BoTorch's
+        method: A name in :data:`bo_robust.proposals.methods.METHODS` that chooses no conditions. The default, BoTorch's
             expected improvement on ``RobustGP``, needs no settings, and alone takes constraints and several objectives.
         seed: Seed of all random numbers, >= 0; None: drawn.
         fixed: Values that parameters keep, by name; the others are chosen for them. (With ``PartialFixedSampler`` the

@@ -55,7 +55,7 @@ def marginal_moments(
     if X_pending is not None and X_pending.ndim == 2 and hasattr(model, "with_pending"):
         mean, _ = marginal_moments(model, X, block, posterior_transform)
         return mean, marginal_moments(asked.with_pending(X_pending), X, block, posterior_transform)[1]
-    line = _line(posterior_transform)
+    line = line_of(posterior_transform)
     if X_pending is None and line is not None:
         exact = asked.marginal(X) if hasattr(model, "marginal") else exact_moments(model, X)
         if exact is not None:
@@ -88,7 +88,7 @@ def marginal_quantiles(
     be no quantile, and may be a value that f cannot have. Other arguments, shapes and errors are those of
     :func:`marginal_moments`.
     """
-    scale, line = standardize_of(getattr(model, "outcome_transform", None))[0], _line(posterior_transform)
+    scale, line = standardize_of(getattr(model, "outcome_transform", None))[0], line_of(posterior_transform)
     if scale.is_identity or line is None:
         mean, variance = marginal_moments(model, X, block, posterior_transform, X_pending)
         return [mean + reach * variance.sqrt() for reach in reaches]
@@ -113,7 +113,7 @@ def sequential_moments(
         X = torch.cat([X_pending.expand(*X.shape[:-2], -1, -1), X], dim=-2)
     posterior = _posterior(model, X, posterior_transform)
     mean, covariance = _joint_moments(posterior)
-    variance = variance_in_sequence(covariance, _observation_noise(model, X, posterior_transform))
+    variance = variance_in_sequence(covariance, observation_noise(model, X, posterior_transform))
     return _of_outcomes(posterior, mean[..., k:], variance[..., k:])
 
 
@@ -163,7 +163,7 @@ def exact_information_gain(model: Model) -> Tensor:
         return exact_gain(scaled, 1.0)
 
 
-def _line(transform: PosteriorTransform | None) -> tuple[float, Tensor | float] | None:
+def line_of(transform: PosteriorTransform | None) -> tuple[float, Tensor | float] | None:
     """Offset and slope of a transform of one output; None where it is another."""
     if transform is None:
         return 0.0, 1.0
@@ -219,11 +219,11 @@ def _with_pending(
     points = torch.cat([X_pending.expand(*X.shape[:-2], *X_pending.shape[-2:]), X], dim=-2)
     posterior = _posterior(model, points, transform)
     mean, covariance = _joint_moments(posterior)
-    moments = given_first(mean, covariance, _observation_noise(model, X_pending, transform))
+    moments = given_first(mean, covariance, observation_noise(model, X_pending, transform))
     return _of_outcomes(posterior, *moments)
 
 
-def _observation_noise(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Tensor:
+def observation_noise(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Tensor:
     """The variance that observing adds to f at X, ``... x q``, in the units of :func:`latent_posterior`."""
     noisy = latent_posterior(model.posterior(X, observation_noise=True, posterior_transform=transform))
     clean = latent_posterior(_posterior(model, X, transform))

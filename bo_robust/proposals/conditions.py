@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,14 +11,16 @@ import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from torch import Tensor
 
-from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
+from bo_robust.acquisition import recommend_design
 from bo_robust.models.robust.outcome_scale import IDENTITY
 from bo_robust.models.verdict import Prediction, reliable_model
 from bo_robust.proposals.inputs import Space, rows_of
-from bo_robust.proposals.methods import DEFAULT, Choice, choose
+from bo_robust.proposals.methods import DEFAULT, METHODS, Choice, choose
 from bo_robust.proposals.space import SearchSpace, axes_of
 from bo_robust.risk_measures.environments import Environment, FiniteEnvironment
 from bo_robust.utils.random import stream
+
+ANY_CONDITION = {"environment": {"points": [{"z": 0.0}]}}  # which the conditions seen replace
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,11 @@ class ConditionedSpace:
         return cls(designs, seen, chosen, conditions, values, counts, space.set_conditions, space.worst)
 
     def at_risk(self, choice: Choice, device: str) -> Choice:
-        """The choice of the default method, with the value at risk over the conditions seen."""
-        width = choose("v-ucb", {"environment": {"points": [{"z": 0.0}]}}).acquisition_options["width"]
-        options = {"environment": self.environment.to(device), "functional": self.worst, "width": width}
-        return choice._replace(acquisition=ValueAtRiskUCB, acquisition_options=options)
+        """The choice with the value at risk over the conditions seen, by V-UCB if it has no such method."""
+        chooses = getattr(choice.acquisition, "chooses_conditions", False)
+        method = choice if chooses else choose("v-ucb", ANY_CONDITION)
+        options = method.acquisition_options | {"environment": self.environment.to(device), "functional": self.worst}
+        return choice._replace(acquisition=method.acquisition, acquisition_options=options)
 
     @property
     def columns(self) -> int:
@@ -106,13 +109,22 @@ class ConditionedSpace:
 
     def maximize(self, acqf: Any, restarts: int, raw_samples: int, device: Any, observed: Tensor) -> Tensor:
         """The design of the largest acquisition value, with the condition to test it under, ``1 x d``."""
-        observed = observed[:, self.design_columns]
-        x = self.designs.maximize(acqf, restarts, raw_samples, device, observed, around_best=False)
+        bound, space, columns = getattr(acqf, "acqf", acqf), self.designs, self.design_columns
+        if bound.takes_conditions:
+            space, columns = self._pairs, [*columns, *self.condition_columns]
+        x = space.maximize(acqf, restarts, raw_samples, device, observed[:, columns], around_best=False)
+        x = x[:, : len(self.design_columns)]
         if not self.can_be_set:
             return self._joined(x, torch.full((1, len(self.condition_columns)), math.nan).double())
-        bound = getattr(acqf, "acqf", acqf)
         place = bound.select_condition(self.designs.encode(x).to(device)).index
         return self._joined(x, self.values[place.cpu()])
+
+    @cached_property
+    def _pairs(self) -> SearchSpace:
+        """The space of designs with conditions, in the model's order; in a list each design is under those seen."""
+        X, Z = self.designs.candidates, self.values
+        both = None if X is None else torch.cat([X.repeat_interleave(len(Z), 0), Z.repeat(len(X), 1)], -1)
+        return replace(self.designs, axes=(*self.designs.axes, *self.seen.axes), candidates=both)
 
     def _joined(self, x: Tensor, z: Tensor) -> Tensor:
         both = x.new_empty(1, len(self.design_columns) + len(self.condition_columns))
@@ -141,6 +153,7 @@ def encoded_space(space: Space, X: Any, method: str = DEFAULT) -> Any:
     """The space of designs, with its conditions if it has some; raises ``ValueError`` where there is none."""
     if len(space.conditions) == 0:
         return SearchSpace.from_space(space, X)
-    if method != DEFAULT:
-        raise ValueError("conditions need the default method.")
+    choosing = [name for name, row in METHODS.items() if row.needs_conditions]
+    if method not in (DEFAULT, *choosing):
+        raise ValueError(f"conditions need the default method or one that chooses them: {', '.join(choosing)}.")
     return ConditionedSpace.from_space(space, X)

@@ -181,8 +181,9 @@ class Fitted:
         most = MOST_PENDING_OF_BOUNDS if problem.space.conditioned else MOST_PENDING
         if cheap or len(every) <= most:
             return every
-        pending = _coordinates(self, problem.pending)
-        return foremost_pending(_acquisition(self, None), pending, most, _designs(self, problem.pending)).cpu()
+        acqf, pending = _acquisition(self, None), _coordinates(self, problem.pending)
+        alone = not getattr(acqf, "takes_conditions", True)
+        return foremost_pending(acqf, pending, most, _designs(self, problem.pending) if alone else pending).cpu()
 
 
 def fit(problem: Problem) -> Fitted:

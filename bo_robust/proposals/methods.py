@@ -25,7 +25,7 @@ from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.types import DEFAULT as STANDARDIZED
 from torch import Tensor
 
-from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
+from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskKnowledgeGradient, ValueAtRiskUCB
 from bo_robust.acquisition.elimination import GRID
 from bo_robust.acquisition.input_constructors import finite_environment
 from bo_robust.confidence import WIDTHS, ConstantWidth
@@ -118,15 +118,18 @@ class Choice(NamedTuple):
         return self.model(**self.model.construct_inputs(data, **options), **modules)
 
     def acquire(self, model: Model, X_pending: Tensor | None, generator: torch.Generator) -> Any:
-        """Make the acquisition function of a method that has a class of its own; random widths use ``generator``."""
+        """Make the acquisition function of a method that has a class of its own; random numbers use ``generator``."""
         assert self.acquisition is not None
         constructor = get_acqf_input_constructor(self.acquisition)
         takes_pending = "X_pending" in inspect.signature(constructor).parameters
         pending = {"X_pending": X_pending} if takes_pending or X_pending is not None else {}
         inputs = constructor(model=model, **pending, **self.acquisition_options)
         # BoTorch's input constructors know of no generator, so it is added here.
-        if "generator" in inspect.signature(self.acquisition).parameters:
+        takes = inspect.signature(self.acquisition).parameters
+        if "generator" in takes:
             inputs["generator"] = generator
+        if "seed" in takes:
+            inputs["seed"] = int(torch.randint(2**31, (1,), generator=generator, device=generator.device))
         return self.acquisition(**inputs)
 
 
@@ -295,6 +298,14 @@ METHODS: dict[str, Method] = {
         ValueAtRiskUCB,
         {"width": {"kind": "finite", "num_arms": 1}, "delta": 0.1}  # the paper's
         | {"noise_var": None, "environment": ..., "functional": 0.1},
+        acquisition_options=_risk,
+        needs_conditions=True,
+    ),
+    "knowledge-gradient": Method(
+        "The knowledge gradient of the value at risk (Cakmak et al. 2020): the design and the condition to observe.",
+        RobustGP,
+        ValueAtRiskKnowledgeGradient,
+        {"noise_var": None, "environment": ..., "functional": 0.1},
         acquisition_options=_risk,
         needs_conditions=True,
     ),

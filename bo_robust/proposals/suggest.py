@@ -15,7 +15,7 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from bo_robust.models.robust.slips import Slip
-from bo_robust.proposals.conditions import encoded_space
+from bo_robust.proposals.conditions import ANY_CONDITION, encoded_space
 from bo_robust.proposals.core import Problem, Recommendation, expected, fit, propose, recommend, slips
 from bo_robust.proposals.frames import data_in_numbers
 from bo_robust.proposals.inputs import Search, Space
@@ -118,8 +118,8 @@ def suggest(
         Y: ``n`` or ``n x m`` observations of m objectives; left out beside ``Data``.
         space: The designs that there are; or give the fields of :class:`bo_robust.Space` as arguments.
         q: Number of designs; 0 for the analysis alone.
-        method: A name in :data:`bo_robust.proposals.methods.METHODS`, other than "v-ucb", which
-            ``conditions`` call for.
+        method: A name in :data:`bo_robust.proposals.methods.METHODS`. Under ``conditions`` the default is "v-ucb" on
+            the default model; "knowledge-gradient" takes more time, and may find more beyond some 20 experiments.
         settings: Settings of the method, see :mod:`bo_robust.proposals.methods`.
         seed: Seed of all random numbers, >= 0.
         trial: Number of the trial, which random numbers depend on. Default: the number of designs so far.
@@ -153,6 +153,8 @@ def suggest(
     trial = len(X) + len(pending) + len(failed) if trial is None else int(trial)
     num_initial = encoded.num_initial if num_initial is None else num_initial
     listed = {} if encoded.candidates is None else {"num_arms": len(encoded.candidates)}
+    if method in METHODS and METHODS[method].needs_conditions:
+        settings = ANY_CONDITION | dict(settings)
     choice = choose(method, settings, {"dim": encoded.columns, "num_initial": num_initial, **listed})
     outputs = Outputs.from_data(data, len(X), choice.centers)
     _check_method(method, choice, data, asked, outputs)
@@ -186,8 +188,8 @@ def _check_method(method: str, choice: Choice, data: Data, space: Space, outputs
     for name in ("outcome_limits", "batch"):
         if getattr(data, name) is not None and not choice.takes(name):
             raise ValueError(f"{method} takes no {name}; only {DEFAULT} does.")
-    if METHODS[method].needs_conditions:
-        hint = "name their columns in `conditions`, with the default method, or use it in Ax or BoTorch"
+    if METHODS[method].needs_conditions and not (space.conditions and space.set_conditions):
+        hint = "name their columns in `conditions`, with set_conditions true, or use it in Ax or BoTorch"
         raise ValueError(f"{method} needs conditions: {hint}.")
     if outputs.several and (choice.acquisition is not None or len(space.conditions)):
         role = "conditions leave room for" if len(space.conditions) else f"{method} takes"

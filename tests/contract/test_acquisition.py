@@ -26,6 +26,7 @@ from bo_robust.acquisition import (
     EliminationUCB,
     OnePointLogNoisyExpectedImprovement,
     StableOpt,
+    ValueAtRiskKnowledgeGradient,
     ValueAtRiskUCB,
     eliminate,
 )
@@ -122,6 +123,12 @@ ROWS = {
         ensemble,
         lambda model: ValueAtRiskUCB(model, one_condition(model), 0.2, WIDTH),
         conditions=1,
+        batches=False,
+    ),
+    "knowledge-gradient": Row(
+        lambda model, **options: ValueAtRiskKnowledgeGradient(model, conditions(model), 0.2, **options),
+        single,
+        None,
         batches=False,
     ),
     "elimination": Row(

@@ -38,6 +38,7 @@ METHODS = {
     | {"moment_bound": 4.0, "horizon": 50, "width": 1.0}
     | {"features": {"kind": "fourier", "nodes": 8}, "num_features": 64},
     "v-ucb": {"environment": {"points": POINTS}, "noise_var": 0.01},
+    "knowledge-gradient": {"environment": {"points": POINTS}, "noise_var": 0.01},
     "he-gp-ucb": {"candidates": KINDS, "noise_scale": 0.1, "width": 1.0},
     "bkb": {"noise_var": 0.01},
 }
@@ -456,7 +457,7 @@ def test_sums_of_parameters_are_kept_and_have_no_conditions():
         client.set_generation_strategy(generation_strategy("v-ucb", initial=2, **SEARCH, **METHODS["v-ucb"]))
         run(client, 2)
         if "z" in constraint:
-            with pytest.raises(ValueError, match="parameter_constraints of v-ucb cannot have conditions"):
+            with pytest.raises(ValueError, match="parameter_constraints cannot have conditions"):
                 ask(client)
         else:
             for _, p in (ask(client), ask(client)):

@@ -6,7 +6,7 @@ import torch
 from botorch.acquisition import PosteriorMean
 from botorch.models import SingleTaskGP
 
-from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
+from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskKnowledgeGradient, ValueAtRiskUCB
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.truncation import ATAFourierTruncation, ATANystromTruncation, NoTruncation, TGPTruncation
 from bo_robust.models import BKBModel, CandidateEnsemble, RobustGP, TruncatedFeatureGP, TruncatedGP
@@ -14,7 +14,7 @@ from bo_robust.models.verdict import predict, verdict_of
 from bo_robust.proposals.methods import DEFAULT, METHODS, Method, choose
 
 Z = {"points": [{"z": 0.0}, {"z": 1.0}], "probabilities": [0.25, 0.75]}
-GIVEN = {"v-ucb": {"environment": Z}}
+GIVEN = {"v-ucb": {"environment": Z}, "knowledge-gradient": {"environment": Z}}
 KNOWN = {"num_arms": 7, "dim": 2, "num_initial": 3}
 IN_UNITS = {
     "moment_bound": 4.0,
@@ -31,6 +31,7 @@ CLASSES = {
     "tgp-ucb": (TruncatedGP, GPUCB),
     "ata-gp-ucb": (TruncatedFeatureGP, GPUCB),
     "v-ucb": (RobustGP, ValueAtRiskUCB),
+    "knowledge-gradient": (RobustGP, ValueAtRiskKnowledgeGradient),
     "he-gp-ucb": (CandidateEnsemble, EliminationUCB),
     "bkb": (BKBModel, GPUCB),
 }

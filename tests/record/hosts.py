@@ -21,6 +21,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "ata-gp-ucb": HEAVY
     | {"horizon": 50, "width": 1.0, "features": {"kind": "fourier", "nodes": 8}, "num_features": 64},
     "v-ucb": {"environment": {"points": [{"z": z} for z in (0.0, 0.25, 0.5, 0.75, 1.0)]}, "noise_var": 0.01},
+    "knowledge-gradient": {"environment": {"points": [{"z": z} for z in (0.0, 0.5, 1.0)]}, "noise_var": 0.01},
     "he-gp-ucb": {"candidates": CANDIDATES, "noise_scale": 0.1, "width": 1.0},
     "bkb": {"noise_var": 0.01},
 }
