@@ -23,6 +23,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from ax.adapter.registry import Generators, MBM_X_trans
 from ax.adapter.transforms.derelativize import Derelativize
@@ -38,6 +39,7 @@ from ax.generation_strategy.generation_node import GenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 from ax.generation_strategy.generator_spec import GeneratorSpec
 from ax.generation_strategy.transition_criterion import MinTrials
+from ax.generators.random.sobol import SobolGenerator
 from ax.generators.torch.botorch_modular.acquisition import Acquisition
 from ax.generators.torch.botorch_modular.surrogate import ModelConfig, SurrogateSpec
 from ax.storage.botorch_modular_registry import register_acquisition, register_acquisition_function, register_model
@@ -53,6 +55,7 @@ from bo_robust.acquisition import (
     OnePointLogNoisyExpectedImprovement,
     ValueAtRiskUCB,
 )
+from bo_robust.acquisition.fresh_pair import is_due, repeats
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.models.reward_units import rescaling_unit
@@ -187,6 +190,7 @@ class RobustAcquisition(Acquisition):
                     value = self.evaluate(x.unsqueeze(0))
                 if self.chooses_conditions:
                     x = self._with_condition(x, search_space_digest, fixed)
+                    x = self._unless_stuck(x, observed, pending, search_space_digest, **options)
                 points.append(x)
                 values.append(value.reshape(-1))
                 if len(points) < n:
@@ -267,6 +271,53 @@ class RobustAcquisition(Acquisition):
                 name = digest.feature_names[d - z.shape[-1] + column]
                 raise ValueError(f"some points of the environment are no values of the parameter {name!r}: {choices}.")
         return self.choosing.select_condition(x[..., : d - z.shape[-1]]).point.reshape(1, d)
+
+    def _unless_stuck(
+        self, x: Tensor, observed: Tensor | None, pending: Tensor | None, digest: Any, **options: Any
+    ) -> Tensor:
+        """The pair, or a random one where V-UCB is stuck (:mod:`bo_robust.acquisition.fresh_pair`)."""
+        known = torch.cat([points for points in (observed, pending) if points is not None] or [x[:0]])
+        low, high = x.new_tensor(digest.bounds).T
+        if not (isinstance(self.choosing, ValueAtRiskUCB) and is_due(len(known)) and repeats(x[0], known, low, high)):
+            return x
+        environment: Any = self.choosing.environment
+        designs = x.shape[-1] - environment.appended
+        p, generator = environment.probabilities, torch.Generator().manual_seed(len(known))
+        some = torch.multinomial(torch.ones(len(environment.z)) if p is None else p.cpu(), 1, generator=generator)
+        drawn = _random_point(digest, len(known), **options).to(x)
+        pair = torch.cat([drawn[:, :designs], environment.z[some.to(x.device)].to(x)], -1)
+        for column, value in (options.get("fixed_features") or {}).items():
+            pair[:, column] = value
+        return pair
+
+
+def _random_point(
+    digest: Any,
+    seed: int,
+    inequality_constraints: Any = None,
+    equality_constraints: Any = None,
+    fixed_features: Any = None,
+    rounding_func: Any = None,
+    **_: Any,
+) -> Tensor:
+    """A point ``1 x d`` of scrambled Sobol; options are those of Ax' ``Acquisition.optimize``."""
+    d = len(digest.feature_names)
+    limits = _matrices(inequality_constraints, d, -1.0), _matrices(equality_constraints, d, 1.0)
+    # Where rejection finds nothing, Ax samples the polytope.
+    sobol = SobolGenerator(seed=seed, deduplicate=False, fallback_to_sample_polytope=True)
+    points, _weights = sobol.gen(1, digest, *limits, fixed_features=dict(fixed_features or {}))
+    x = torch.from_numpy(points)
+    return x if rounding_func is None else rounding_func(x[0]).unsqueeze(0)
+
+
+def _matrices(constraints: Any, d: int, sign: float) -> tuple[np.ndarray, np.ndarray] | None:
+    """BoTorch's rows (columns, weights, bound), whose sums are at least the bound, as Ax' A x <= b for sign -1."""
+    if not constraints:
+        return None
+    A, b = np.zeros((len(constraints), d)), np.zeros((len(constraints), 1))
+    for i, (columns, weights, bound) in enumerate(constraints):
+        A[i, columns.cpu().numpy()], b[i] = sign * weights.cpu().numpy(), sign * bound
+    return A, b
 
 
 class _Columns(NamedTuple):

@@ -28,7 +28,9 @@ from gpytorch.utils.warnings import GPInputWarning
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
+from bo_robust.acquisition import ValueAtRiskUCB
 from bo_robust.acquisition.exclusion import Elsewhere, WhereTrialsSucceed
+from bo_robust.acquisition.fresh_pair import is_due, repeats
 from bo_robust.acquisition.noisy_improvement import OnePointLogNoisyExpectedImprovement, contenders
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.acquisition.several_outcomes import LatentModels, OnePointLogNoisyExpectedHypervolumeImprovement
@@ -241,6 +243,8 @@ def propose(
         else:
             measured = replicate(fitted, chosen)
             x = search(fitted, chosen, k) if measured is None else measured
+            if measured is None and _is_stuck(fitted, taken, x):
+                x = problem.space.initial(problem.seed, k, taken)
         chosen, again = torch.cat([chosen, x]), [*again, measured is not None]
         exhausted.append(problem.space.exhausted(taken))
     return chosen, torch.tensor(again, dtype=torch.bool), torch.tensor(exhausted, dtype=torch.bool)
@@ -269,6 +273,15 @@ def search(fitted: Fitted, chosen: Tensor, trial: int) -> Tensor:
             acqf = Elsewhere(acqf, fitted.pending)
         how = problem.how
         return problem.space.maximize(acqf, how.restarts, how.raw_samples, fitted.U.device, _taken(fitted, chosen))
+
+
+def _is_stuck(fitted: Fitted, taken: Tensor, x: Tensor) -> bool:
+    """Whether V-UCB repeats a pair where a random one is due (:mod:`bo_robust.acquisition.fresh_pair`)."""
+    choice, space = fitted.problem.choice, fitted.problem.space
+    if choice.acquisition is not ValueAtRiskUCB or not (x.isfinite().all() and is_due(len(taken))):
+        return False
+    u, known = (space.encode(points) for points in (x, taken[taken.isfinite().all(-1)]))
+    return repeats(u[0], known, u.new_zeros(()), u.new_ones(()))  # coordinates go from 0 to 1
 
 
 def expected(fitted: Fitted) -> Tensor:

@@ -404,6 +404,23 @@ def test_a_value_at_risk_keeps_limits_and_leaves_out_what_is_flagged(objective, 
     assert recommend(client)[1] == sign * -0.1
 
 
+def test_a_repeated_pair_is_replaced_in_every_second_round(monkeypatch):
+    """Of v-ucb; the random design keeps sums of parameters."""
+    client = Client(random_seed=0)
+    client.configure_experiment(box(x=(0.0, 1.0), w=(0.0, 1.0), z=(0.0, 1.0)), parameter_constraints=["x + w <= 0.4"])
+    client.configure_optimization(objective="y")
+    client.set_generation_strategy(generation_strategy("v-ucb", initial=4, **SEARCH, **METHODS["v-ucb"]))
+    measured = run(client, 4)
+    first = torch.tensor([[measured[0][name] for name in ("x", "w", "z")]]).double()
+    monkeypatch.setattr(RobustAcquisition, "_search", lambda self, *_, **__: (first.clone(), first.new_zeros(1)))
+    monkeypatch.setattr(RobustAcquisition, "_with_condition", lambda self, x, *_: x)
+    fresh, repeated = run(client, 2)
+    assert fresh["x"] != pytest.approx(measured[0]["x"], abs=0.005)
+    assert fresh["x"] + fresh["w"] <= 0.4 + 1e-6
+    assert fresh["z"] in {p["z"] for p in POINTS}
+    assert repeated == pytest.approx(measured[0])
+
+
 def test_value_at_risk_where_conditions_come_on_their_own():
     """Field mode: trials are completed under the condition that came."""
     client = make("v-ucb")

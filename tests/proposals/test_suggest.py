@@ -11,6 +11,7 @@ from botorch.utils.sampling import sample_polytope
 
 from bo_robust.acquisition.exclusion import WhereTrialsSucceed
 from bo_robust.models import RobustGP, suggest_replicates
+from bo_robust.proposals import core
 from bo_robust.proposals.fitting import failure_model
 from bo_robust.proposals.methods import Choice
 from bo_robust.proposals.outcomes import _sentinel
@@ -572,6 +573,18 @@ def test_the_design_to_use_is_good_under_bad_conditions():
     categories = {"bounds": [[0.0, 0.0], [4.0, 2.0]], "categorical": {1: range(3)}}
     codes = torch.stack([X[:, 0], 2.0 * X[:, 1]], -1)
     assert suggest(codes, outcome(X), conditions=[1], **categories, **SEARCH).X[0, 1] in (0.0, 1.0, 2.0)
+
+
+def test_a_repeated_pair_is_replaced_in_every_second_round(monkeypatch):
+    """A search that repeats the first pair; the next of 8 is random, that of 9 is not."""
+    X = torch.rand(8, 2, generator=torch.Generator().manual_seed(2)).double()
+    monkeypatch.setattr(core, "search", lambda fitted, chosen, trial: X[:1].clone())
+    box = {"bounds": [[0.0, 0.0], [1.0, 1.0]], "conditions": [1], **SEARCH}
+    first, second = suggest(X, X.sum(-1), q=2, **box).X
+    assert (first[0] - X[0, 0]).abs() > 0.005
+    assert first[1] in X[:, 1]
+    assert torch.equal(second, X[0])
+    assert torch.equal(suggest(X, X.sum(-1), method="knowledge-gradient", **box).X[0], X[0])
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
