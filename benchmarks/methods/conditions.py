@@ -24,6 +24,7 @@ from torch import Tensor
 from benchmarks.methods.shared_gp import SharedGP, squared_exponential
 from benchmarks.problems.conditions.base import ConditionsProblem
 from bo_robust.acquisition import ValueAtRiskUCB, optimize_lnso, search_lacing_value
+from bo_robust.acquisition.fresh_pair import is_due, repeats
 from bo_robust.confidence import FiniteWidth, Width
 from bo_robust.risk_measures.environments import ContinuousEnvironment
 from bo_robust.risk_measures.functionals import Functional, ValueAtRisk, as_functional
@@ -184,21 +185,13 @@ class VUCB(UpperBound):
         return self.acquisition(now)
 
 
-REPEATED = 0.005  # of the box: a pair within it of an observed one repeats it
-
-
 @dataclass(frozen=True, kw_only=True)
 class FreshVUCB(VUCB):
-    """Ours: in every second round in which V-UCB repeats an observed pair, a random one takes its place.
-
-    A pair that repeats teaches the fit nothing, so a length-scale that is too long stays and the trial is stuck.
-    """
+    """Ours: a random pair takes the place of a repeated one (:mod:`bo_robust.acquisition.fresh_pair`)."""
 
     def propose(self, now: Round) -> Tensor:
         chosen = super().propose(now)
-        low, high = now.gp.bounds
-        repeats = bool((((now.X - chosen) / (high - low)).abs().amax(-1) < REPEATED).any())
-        return Random().propose(now) if repeats and now.t % 2 == 0 else chosen
+        return Random().propose(now) if is_due(now.t) and repeats(chosen, now.X, *now.gp.bounds) else chosen
 
 
 @dataclass(frozen=True, kw_only=True)
