@@ -72,7 +72,7 @@ MOST_TRIALS = 40
 # Configurations all of whose pairs get all trials: a pair that was decided early would be decided by chance.
 ALWAYS = {"value_at_risk/discrete", "value_at_risk/robot_pushing"}
 # Methods that no claim names, for the pictures and the table of differences: the trials of one seed.
-DRAWN = {"RANDOM", "MC-VAR-LOGNEI"}
+DRAWN = {"RANDOM"}
 # Of the table of differences.
 OURS = ("V-UCB-PROB", "V-UCB-FRESH", "V-UCB-LNSO", "V-UCB, exact")
 OTHERS = (
@@ -91,6 +91,7 @@ STUCK = -1.65  # log10 regret above which a trial ends stuck
 FULL = {
     "unknown_hyperparameters/lengthscale": 1000,
     "unknown_hyperparameters/period": 1000,
+    "unknown_hyperparameters/mean": 400,
     "value_at_risk/continuous": 5,
 }
 # Trials of the short command that differ from the configuration's.
@@ -196,7 +197,10 @@ class Runs:
                 regrets.setdefault(measure, {}).setdefault(str(panel), {})[str(method)] = values
         minutes = json.loads(folder.with_suffix(".json").read_text()) / 60.0
         ran = summary["environment"]
-        about = {"revision": str(ran["git"]), "date": ran["date"][:10], "minutes": round(minutes, 1)}
+        # A page that was written, or a reader of traces that changed, makes a checkout dirty, and no other trials.
+        revision = str(ran["git"]).removesuffix("-dirty")
+        revision = revision if same_code(revision) else str(ran["git"])
+        about = {"revision": revision, "date": ran["date"][:10], "minutes": round(minutes, 1)}
         return about | {"folder": str(folder), "regrets": regrets}
 
     def rows(self) -> list[dict[str, Any]]:
