@@ -153,9 +153,8 @@ def suggest(
     trial = len(X) + len(pending) + len(failed) if trial is None else int(trial)
     num_initial = encoded.num_initial if num_initial is None else num_initial
     listed = {} if encoded.candidates is None else {"num_arms": len(encoded.candidates)}
-    if method in CHOOSING:
-        settings = ANY_CONDITION | dict(settings)
-    choice = choose(method, settings, {"dim": encoded.columns, "num_initial": num_initial, **listed})
+    facts = {"dim": encoded.columns, "num_initial": num_initial, **listed, **ANY_CONDITION}
+    choice = choose(method, settings, facts)
     outputs = Outputs.from_data(data, len(X), choice.centers)
     _check_method(method, choice, data, asked, outputs)
     if encoded.conditioned and len(X):
