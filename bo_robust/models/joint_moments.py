@@ -19,7 +19,7 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.models.exact_moments import exact_strategy, solved
-from bo_robust.models.moments import line_of, observation_noise
+from bo_robust.models.moments import checked_posterior, line_of, observation_noise
 from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale
 from bo_robust.models.robust.posterior import LatentModel, standardize_of
 from bo_robust.utils.covariance import shape_of
@@ -155,7 +155,7 @@ class JointMoments:
         if self.of_members:
             posterior = asked.member_posterior(points)
         else:
-            posterior = asked.posterior(points, posterior_transform=self.transform)
+            posterior = checked_posterior(asked, points, self.transform)
         if not isinstance(posterior, GPyTorchPosterior):
             raise ValueError("joint moments need a Gaussian posterior; use an affine outcome_transform.")
         distribution = posterior.distribution
