@@ -3,7 +3,7 @@
 It is rhoKG^apx of Cakmak, Astudillo, Frazier & Zhou, "Bayesian Optimization of Risk Measures" (NeurIPS 2020). An
 observation at (x, z) changes the covariance R R^T of a design under all conditions by -c c^T, where c is its covariance
 with (x, z) over the standard deviation of the observation. So R (I - g v v^T) with v = R^-1 c and
-g = (1 - sqrt(1 - |v|^2)) / |v|^2 is a root of what is left, and no fantasy needs one of its own.
+g = 1 / (1 + sqrt(1 - |v|^2)) is a root of what is left, and no fantasy needs one of its own.
 
 Axes: ``s`` members of an ensemble (one for other models), ``n`` designs evaluated, ``b`` points (x, z), ``w``
 conditions, ``K`` fantasies, ``M`` samples, ``d`` columns of the model.
@@ -35,8 +35,8 @@ from bo_robust.utils.linalg import entries_at_once
 from bo_robust.utils.random import stream
 from bo_robust.utils.upstream import points_given
 
-SHORTEST = 1e-12  # |v|^2 of an observation that tells nothing of a design
 TINY = 1e-30
+BLOCK = 64  # points at once, which bounds the memory
 VALUES_AT_ONCE = (1 << 18, 1 << 25)  # such a block stays in the processor's cache, or takes a quarter GiB of a GPU
 
 
@@ -157,7 +157,8 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
         if X.shape[-2] == 1:
             if self._state is None:  # made here, as what it holds does not move with `.to`
                 self._state = self._state_beside(self._pending[:0])
-            return self._values(self._state, X.flatten(0, -2)).reshape(X.shape[:-2])
+            blocks = X.flatten(0, -2).split(BLOCK)
+            return torch.cat([self._values(self._state, x) for x in blocks]).reshape(X.shape[:-2])
         batches = [
             torch.cat([self._values(self._state_beside(x[:j]), x[j : j + 1]) for j in range(len(x))]).sum()
             for x in X.flatten(0, -3)
@@ -226,10 +227,9 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
 
     def _best(self, state: _State, c: Tensor) -> Tensor:
         """The best of the designs evaluated after each observation, of ``s x n x w x b``: ``K x s x b``."""
-        may = self._contenders(state, c)
-        every = may.nonzero()
-        each, found = state.fantasies.numel() * state.samples.numel(), []
-        for pairs in every.split(max(1, entries_at_once(c, *VALUES_AT_ONCE) // each)):
+        may, found = self._contenders(state, c), []
+        most = entries_at_once(c, *VALUES_AT_ONCE) // (state.fantasies.numel() * state.samples.numel())
+        for pairs in may.nonzero().split(max(1, most)):
             member, design, point = pairs.unbind(-1)
             designs = _Designs(*state.known[:2], *(part[member, design].unsqueeze(0) for part in state.known[2:]))
             found.append(self._risks(state, designs, c.mT[member, design, point][None, ..., None])[:, 0, :, 0])
@@ -253,7 +253,7 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
             before = (known.mean.unsqueeze(-2) + known.drawn).unsqueeze(-3)
             ends = outcome(before - reach), outcome(before + reach)
             low, high = (bound(*ends, state.probabilities).mean(-1) for bound in (F.lower_bound, F.upper_bound))
-        return high >= low.amax(-2, keepdim=True) - _rounding(low) * low.abs().amax()
+        return ~(high < low.amax(-2, keepdim=True) - _rounding(low) * low.abs().amax())  # NaN stays
 
     def _risks(self, state: _State, designs: _Designs, c: Tensor) -> Tensor:
         """E[F] of designs after observations, of whose covariances are ``... x w x j``: ``K x ... x j``."""
@@ -278,10 +278,8 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
 def _along(state: _State, designs: _Designs, c: Tensor) -> Tensor:
     """g v^T e for the base samples e, ``... x M x j``."""
     v = torch.linalg.solve_triangular(designs.root, c, upper=False)
-    length = v.square().sum(-2, keepdim=True).clamp(SHORTEST, 1.0)
-    # Where nothing is left, the square root would have no gradient.
-    left = (1.0 - length).clamp_min(TINY).sqrt()
-    return (state.samples @ v) * ((1.0 - left) / length)
+    left = (1.0 - v.square().sum(-2, keepdim=True)).clamp_min(TINY)  # whose square root has a gradient
+    return (state.samples @ v) / (1.0 + left.sqrt())
 
 
 def _designs(joint: JointMoments, X: Tensor, samples: Tensor) -> _Designs:
