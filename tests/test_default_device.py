@@ -2,15 +2,18 @@
 
 import pytest
 import torch
+from botorch.models import SingleTaskGP
 
 from benchmarks.methods.published import LogWidth
 from bo_robust import suggest
+from bo_robust.acquisition import ValueAtRiskKnowledgeGradient
 from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, TGPUCB, VUCB
 from bo_robust.bandits.posteriors.arm_kernel import ArmKernel
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.ops.cases import _numbers
+from bo_robust.risk_measures.environments import FiniteEnvironment
 from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.round_numbers import RoundNumbers
 
@@ -50,6 +53,16 @@ def test_numbers_of_checks_and_of_graphs(elsewhere):
         entry = numbers.entry(float, 1, like.new_zeros(()))
     numbers.fill(2)
     assert (float(entry), _numbers(like, 3).device) == (3.0, CPU)
+
+
+def test_the_knowledge_gradient(elsewhere):
+    X = torch.linspace(0.0, 1.0, 8, dtype=torch.float64, device="cpu").reshape(4, 2)
+    with torch.device("cpu"):
+        model = SingleTaskGP(X, X.sum(-1, keepdim=True))
+    for w in (3, 30):
+        z = torch.linspace(0.0, 1.0, w, dtype=torch.float64, device="cpu").unsqueeze(-1)
+        acqf = ValueAtRiskKnowledgeGradient(model, FiniteEnvironment(z), 0.2, X_pending=X[:1])
+        assert acqf(X.unsqueeze(1)).device == CPU
 
 
 @pytest.mark.parametrize("method", ["robust", "gp-ucb"])

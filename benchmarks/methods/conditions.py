@@ -7,7 +7,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction, qLogNoisyExpectedImprovement, qUpperConfidenceBound
@@ -16,17 +16,16 @@ from botorch.exceptions.errors import OptimizationGradientError
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
-from botorch.utils.sampling import draw_sobol_normal_samples, draw_sobol_samples
-from botorch.utils.transforms import t_batch_mode_transform, unnormalize
-from linear_operator.utils.cholesky import psd_safe_cholesky
+from botorch.utils.sampling import draw_sobol_samples
+from botorch.utils.transforms import unnormalize
 from torch import Tensor
 
-from benchmarks.methods.shared_gp import SharedGP, squared_exponential
+from benchmarks.methods.shared_gp import SharedGP
 from benchmarks.problems.conditions.base import ConditionsProblem
-from bo_robust.acquisition import ValueAtRiskUCB, optimize_lnso, search_lacing_value
+from bo_robust.acquisition import ValueAtRiskKnowledgeGradient, ValueAtRiskUCB, optimize_lnso, search_lacing_value
 from bo_robust.acquisition.fresh_pair import is_due, repeats
 from bo_robust.confidence import FiniteWidth, Width
-from bo_robust.risk_measures.environments import ContinuousEnvironment
+from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment
 from bo_robust.risk_measures.functionals import Functional, ValueAtRisk, as_functional
 
 # Evaluations of a line search, for all methods. At a kink it finds nothing and uses them all: 8 in place of 20 halve
@@ -270,102 +269,13 @@ class MCVaRLogNEI(MCVaR):
             )
 
 
-class _Designs(NamedTuple):
-    """Designs under all conditions, before the next observation; leading axes are those of the designs."""
-
-    points: Tensor  # `... x w x d`, in the unit box
-    white: Tensor  # L^-1 k(X, points), `... x n x w`
-    mean: Tensor  # `... x w`
-    root: Tensor  # R of the covariance R R^T, lower triangular, `... x w x w`
-    drawn: Tensor  # R eta of the base samples eta, `... x M x w`
-
-
-class RhoKGApx(AcquisitionFunction):
-    """rhoKG^apx of Cakmak, Astudillo, Frazier & Zhou, "Bayesian Optimization of Risk Measures" (NeurIPS 2020).
-
-    The value of observing f at (x, z) is the best risk that would then be known: the mean, over K ``fantasies`` of the
-    observation, of the largest E[VaR_alpha(f(x', Z))] among x itself and the designs ``evaluated`` before, ``n x d_x``.
-    rhoKG would optimize x' for each fantasy. The expectation is over ``samples`` of the posterior at ``conditions``,
-    ``w x d_z``, which weigh alike.
-
-    BoTorch's tutorial makes it of ``fantasize``, ``AppendFeatures`` and ``VaR``. Here an observation changes the
-    covariance R R^T of a design by -c c^T, where c is its covariance with (x, z) over the standard deviation of the
-    observation. So R (I - g v v^T) with v = R^-1 c and g = (1 - sqrt(1 - |v|^2)) / |v|^2 is a root of what is left, and
-    no fantasy needs one of its own. The best designs are found without gradient, then evaluated again with it.
+@dataclass(frozen=True, kw_only=True)
+class RhoKG(Sampled):
+    """rhoKG^apx (Cakmak et al. 2020), in closed form. ``samples`` and ``scenarios`` are as in :class:`MCVaR`.
 
     Differences from the authors' code (saitcakmak/BoRisk): they search from 10 starts per dimension of 25 or 50 raw
     samples each, take 10 to 40 conditions, and recommend by E[VaR_alpha(f)].
     """
-
-    model: SingleTaskGP
-
-    def __init__(
-        self, model: SingleTaskGP, evaluated: Tensor, conditions: Tensor, alpha: float, fantasies: int, samples: int
-    ) -> None:
-        super().__init__(model=model)
-        self.conditions, self.alpha = conditions, alpha
-        # Base samples stay fixed while (x, z) is optimized.
-        seeds = torch.randint(2**31, (2,)).tolist()
-        self.fantasies = draw_sobol_normal_samples(1, fantasies, seed=seeds[0]).to(evaluated)[..., None, None]
-        self.samples = draw_sobol_normal_samples(len(conditions), samples, seed=seeds[1]).to(evaluated)  # M x w
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of jitter
-            self.noise: Tensor = model.likelihood.noise
-            self.k = squared_exponential(model.covar_module)
-            self.X = model.train_inputs[0]  # in the unit box: the model is in evaluation mode
-            K = self.k(self.X, self.X)
-            self.L = psd_safe_cholesky(K + torch.diag_embed(self.noise.expand(len(K))))
-            left = (model.train_targets - model.mean_module(self.X)).unsqueeze(-1)
-            self.residual = torch.linalg.solve_triangular(self.L, left, upper=False)
-            self.known = self._designs(evaluated)
-
-    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
-    def forward(self, X: Tensor) -> Tensor:
-        """The value ``b`` at points ``b x 1 x d``."""
-        at = self.model.transform_inputs(X)
-        white = self._white(at)  # b x t x 1
-        deviation = (self.k(at, at) + self.noise - white.mT @ white).sqrt()
-        proposed = self._designs(X[..., 0, : X.shape[-1] - self.conditions.shape[-1]])
-        risk = self._risks(proposed, at, white, deviation).squeeze(-1)  # K x b
-        with torch.no_grad():  # all points are the columns of one product for each design
-            columns = at.squeeze(-2), white.squeeze(-1).mT, deviation.squeeze(-1).mT
-            best = self._risks(self.known, *columns).argmax(1)  # K x b, of K x n x b
-        chosen = _Designs(*(part[best] for part in self.known))
-        return torch.maximum(risk, self._risks(chosen, at, white, deviation).squeeze(-1)).mean(0)
-
-    def _white(self, points: Tensor) -> Tensor:
-        """L^-1 k(X, points) of points ``... x j x d``: ``... x n x j``."""
-        cross = self.k(self.X, points.flatten(0, -2))
-        white = torch.linalg.solve_triangular(self.L, cross, upper=False)
-        return white.unflatten(-1, points.shape[:-1]).movedim(0, -2)
-
-    def _designs(self, x: Tensor) -> _Designs:
-        """What is known of designs, ``... x d_x``."""
-        conditions = self.conditions.expand(*x.shape[:-1], *self.conditions.shape)
-        pairs = torch.cat([x.unsqueeze(-2).expand(*conditions.shape[:-1], x.shape[-1]), conditions], -1)
-        points = self.model.transform_inputs(pairs)
-        white = self._white(points)
-        mean = self.model.mean_module(points) + (white.mT @ self.residual).squeeze(-1)
-        prior = self.k(points, points)
-        size = prior.diagonal(dim1=-2, dim2=-1).amax()  # rounding, and so the jitter, is a share of it
-        root = psd_safe_cholesky((prior - white.mT @ white) / size, max_tries=6) * size.sqrt()
-        return _Designs(points, white, mean, root, self.samples @ root.mT)
-
-    def _risks(self, designs: _Designs, at: Tensor, white: Tensor, deviation: Tensor) -> Tensor:
-        """E[VaR_alpha] of designs after an observation at ``j`` points, ``... x j x d``: ``K x ... x j``."""
-        c = (self.k(designs.points, at) - designs.white.mT @ white) / deviation  # ... x w x j
-        v = torch.linalg.solve_triangular(designs.root, c, upper=False)
-        length = v.square().sum(-2, keepdim=True).clamp(1e-12, 1.0)
-        along = (self.samples @ v) * ((1.0 - (1.0 - length).sqrt()) / length)  # ... x M x j
-        shift = (self.fantasies - along.mT).unsqueeze(-1)  # K x ... x j x M x 1
-        before = designs.mean[..., None, None, :] + designs.drawn.unsqueeze(-3)
-        values = torch.addcmul(before, shift, c.mT.unsqueeze(-2))  # K x ... x j x M x w
-        return ValueAtRisk(self.alpha)(values).mean(-1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RhoKG(Sampled):
-    """rhoKG^apx (Cakmak et al. 2020). ``samples`` and ``scenarios`` are as in :class:`MCVaR`."""
 
     restarts: int = 5
     maxiter: int = 15
@@ -373,10 +283,12 @@ class RhoKG(Sampled):
     samples: int = 10
     scenarios: int = 16
 
-    def acquisition(self, now: Round) -> RhoKGApx:
-        z = resample(now.problem, self.scenarios)
-        model = now.gp.model(now.X, now.Y)
-        return RhoKGApx(model, now.designs, z, now.problem.alpha, self.fantasies, self.samples)
+    def acquisition(self, now: Round) -> ValueAtRiskKnowledgeGradient:
+        z, seed = resample(now.problem, self.scenarios), int(torch.randint(2**31, (1,)))
+        model, counts = now.gp.model(now.X, now.Y), (self.fantasies, self.samples, len(z))
+        return ValueAtRiskKnowledgeGradient(
+            model, FiniteEnvironment(z), now.problem.alpha, now.designs, *counts, seed=seed
+        )
 
     def propose(self, now: Round) -> Tensor:
         """argmax over (x, z), with z moved to the nearest possible point."""

@@ -5,7 +5,6 @@ Ours: a constant mean, fitted too, and inputs scaled to the unit box.
 
 import copy
 import warnings
-from collections.abc import Callable
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
@@ -13,15 +12,12 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import AppendFeatures, ChainedInputTransform, InputTransform, Normalize
 from gpytorch.constraints import GreaterThan, Positive
-from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
-
-from bo_robust.utils.covariance import shape_of, squared_exponential_
-from bo_robust.utils.input_checks import quoted
 
 MIN_NOISE_VAR = 1e-4
 INSIDE = 1.0001  # of a constraint, whose boundary is at infinity of the raw parameter
@@ -96,24 +92,6 @@ class SharedGP(torch.nn.Module):
         )
         model.eval()
         return model
-
-
-def squared_exponential(kernel: Kernel) -> Callable[[Tensor, Tensor], Tensor]:
-    """k(x, x') of points ``... x n1 x d`` and ``... x n2 x d``: the SE kernel, by few operations.
-
-    GPyTorch's lazy kernels took a third of rho-KG's time. Another kernel raises ``ValueError``.
-    """
-    shape = shape_of(kernel)
-    if shape is None or shape.radial.of is not squared_exponential_:
-        raise ValueError(f"the kernel must be an RBFKernel, in a ScaleKernel or not, got {quoted(kernel)}.")
-    ell, scale = shape.lengthscale.detach(), shape.outputscale.detach()
-
-    def k(a: Tensor, b: Tensor) -> Tensor:
-        # By differences: the squares of a short lengthscale would hide them.
-        squares = ((a / ell).unsqueeze(-2) - (b / ell).unsqueeze(-3)).square().sum(-1)
-        return scale * squared_exponential_(squares)
-
-    return k
 
 
 def _inputs(bounds: Tensor, append: Tensor | None) -> InputTransform:

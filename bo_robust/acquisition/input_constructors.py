@@ -101,7 +101,7 @@ def construct_inputs_value_at_risk_knowledge_gradient(
     X_evaluated: Tensor | None = None,
     num_fantasies: int = 10,
     num_samples: int = 10,
-    num_conditions: int = 16,
+    num_conditions: int = 32,
     seed: int = 0,
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,

@@ -3,7 +3,7 @@
 It is rhoKG^apx of Cakmak, Astudillo, Frazier & Zhou, "Bayesian Optimization of Risk Measures" (NeurIPS 2020). An
 observation at (x, z) changes the covariance R R^T of a design under all conditions by -c c^T, where c is its covariance
 with (x, z) over the standard deviation of the observation. So R (I - g v v^T) with v = R^-1 c and
-g = (1 - sqrt(1 - |v|^2)) / |v|^2 is a root of what is left, and no fantasy needs one of its own.
+g = 1 / (1 + sqrt(1 - |v|^2)) is a root of what is left, and no fantasy needs one of its own.
 
 Axes: ``s`` members of an ensemble (one for other models), ``n`` designs evaluated, ``b`` points (x, z), ``w``
 conditions, ``K`` fantasies, ``M`` samples, ``d`` columns of the model.
@@ -24,9 +24,9 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from bo_robust.acquisition.ucb import PendingAcquisition, reference
+from bo_robust.acquisition.ucb import PendingAcquisition
 from bo_robust.acquisition.value_at_risk import ConditionChoice, columns_over, value_at
-from bo_robust.models.joint_moments import JointMoments, joint_moments
+from bo_robust.models.joint_moments import JointMoments
 from bo_robust.risk_measures.environments import Environment
 from bo_robust.risk_measures.functionals import Functional, as_functional
 from bo_robust.utils.host import on_host
@@ -35,9 +35,8 @@ from bo_robust.utils.linalg import entries_at_once
 from bo_robust.utils.random import stream
 from bo_robust.utils.upstream import points_given
 
-SHORTEST = 1e-12  # |v|^2 of an observation that tells nothing of a design
 TINY = 1e-30
-ROUNDING = 1e-5  # of risks, in float32
+BLOCK = 64  # points at once, which bounds the memory
 VALUES_AT_ONCE = (1 << 18, 1 << 25)  # such a block stays in the processor's cache, or takes a quarter GiB of a GPU
 
 
@@ -67,14 +66,13 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
     """The best risk F(f(x, Z)) that an observation at (x, z) is expected to make known (rhoKG^apx).
 
     It is the mean, over ``num_fantasies`` of the observation, of the largest E[F(f(x', Z))] among x itself and the
-    designs evaluated before. The expectation is over ``num_samples`` of the posterior at the conditions. X are points
-    (x, z) with all columns of the model: maximize it over both, with the columns of z fixed (``fixed_features``) where
-    a condition is, and then take one that the environment has (:meth:`select_condition`).
+    designs evaluated before. The expectation is over ``num_samples`` of the posterior under the conditions. X are
+    points (x, z), with all columns of the model. Maximize it over both, and choose by :meth:`select_condition` among
+    the conditions that there are; or fix the columns of z (``fixed_features``) where the condition is known.
 
-    Use it beyond some 20 experiments in few dimensions, where a condition can be chosen; before, and where time counts,
-    take :class:`~bo_robust.acquisition.ValueAtRiskUCB`, which also bounds the regret. The value of an ensemble is the
-    weighted mean over its members. In a learnt scale of f, samples are those of f. Values at q > 1 points are the sums
-    of those that they have when chosen one after the other.
+    :class:`~bo_robust.acquisition.ValueAtRiskUCB` takes less time, and bounds the regret. The value of an ensemble is
+    the weighted mean over its members. In a learnt scale samples are those of f. Values at q > 1 points are the sums of
+    those that they have when chosen one after the other.
 
     Args:
         model: A fitted model over (x, z) of one output, or of several with a ``posterior_transform``; without
@@ -84,9 +82,9 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
         X_evaluated: Designs that may be recommended, ``n x d_x``; default those of the model's data.
         num_fantasies: K.
         num_samples: M.
-        num_conditions: Of an environment of more points so many stand for all, drawn once by their probabilities.
+        num_conditions: If there are more conditions, so many stand for them, drawn once by their probabilities.
         seed: Seed of all random numbers, >= 0.
-        posterior_transform: To one output, such as of -f.
+        posterior_transform: To one output, such as -f.
         X_pending: Points under evaluation, ``k x d``, hallucinated at their means; or designs ``k x d_x``, each under
             the condition of the largest value beside those before it.
 
@@ -102,6 +100,8 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
     """
 
     X_evaluated: Tensor
+    _pending: Tensor  # points, `k x d`
+    _state: _State | None
     chooses_conditions: ClassVar[bool] = True
     takes_conditions: ClassVar[bool] = True  # in X, unlike V-UCB
     may_repeat: ClassVar[bool] = True
@@ -114,7 +114,7 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
         X_evaluated: Tensor | None = None,
         num_fantasies: int = 10,
         num_samples: int = 10,
-        num_conditions: int = 16,
+        num_conditions: int = 32,
         seed: int = 0,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
@@ -124,44 +124,46 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
         super().__init__(model=model, posterior_transform=posterior_transform)
         check_count(1, num_fantasies=num_fantasies, num_samples=num_samples, num_conditions=num_conditions)
         check_count(0, seed=seed)
-        self.functional, self.dim = as_functional(functional), columns_over(model, environment)
-        self.environment, self.num_conditions, self.seed = environment, num_conditions, seed
-        self.num_fantasies, self.num_samples = num_fantasies, num_samples
+        columns_over(model, environment)
+        self.environment, self.functional, self.seed = environment, as_functional(functional), seed
+        self.num_fantasies, self.num_samples, self.num_conditions = num_fantasies, num_samples, num_conditions
         if X_evaluated is None:
-            points = points_given(getattr(model, "models", [model])[0])
-            X_evaluated = self._designs_of(points.reshape(-1, points.shape[-1]))
+            data: Any = getattr(model, "models", [model])[0]
+            if getattr(data, "train_inputs", None) is None:
+                raise ValueError(f"{type(data).__name__} does not tell its data; give X_evaluated, designs n x d_x.")
+            X_evaluated = self._designs_of(points_given(data)).flatten(0, -2)
         self._check("X_evaluated", X_evaluated)
         if X_evaluated.ndim != 2 or len(X_evaluated) == 0:
             raise ValueError(f"X_evaluated must be n x d_x with n >= 1, got shape {tuple(X_evaluated.shape)}.")
         self.register_buffer("X_evaluated", X_evaluated.detach().unique(dim=0))
+        self.dim = environment.points(X_evaluated[:1]).shape[-1]
         self.set_X_pending(X_pending)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Hallucinate these points (``k x d``) or designs (``k x d_x``), finite, from now on; None for no points."""
         super().set_X_pending(X_pending)
-        self._pending: Tensor | None = None
-        self._state: _State | None = None
-        if self.X_pending is None:
-            return
-        if self.X_pending.shape[-1] == self.dim or not self.environment.appended:
-            self._pending = self.X_pending
-            return
-        for x in self.X_pending:
-            point = self.select_condition(x).point.unsqueeze(0)
-            self._pending = point if self._pending is None else torch.cat([self._pending, point])
-            self._state = None
+        self._pending, self._state = self.X_evaluated.new_zeros(0, self.dim), None
+        for x in () if self.X_pending is None else self.X_pending:
+            point = x if len(x) == self.dim else self.select_condition(x).point
+            self._pending, self._state = torch.cat([self._pending, point.unsqueeze(0)]), None
 
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The value at points (x, z), ``lead x q x d``: ``lead``; ``ValueError`` if X does not fit."""
         self._check("X", X)
-        if X.shape[-1] != reference(self.model).shape[-1]:
-            d = reference(self.model).shape[-1]
-            raise ValueError(f"X has {X.shape[-1]} columns, not {d}: give (x, z) (optimize_acqf: the bounds of both).")
+        if X.shape[-1] != self.dim:
+            hint = "give (x, z) (optimize_acqf: the bounds of both)"
+            raise ValueError(f"X has {X.shape[-1]} columns, not {self.dim}: {hint}.")
         if X.shape[-2] == 1:
-            return self._values(self.state, X.reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
-        batches = X.flatten(0, -3)
-        return torch.stack([self._in_turn(x) for x in batches]).reshape(X.shape[:-2])
+            if self._state is None:  # made here, as what it holds does not move with `.to`
+                self._state = self._state_beside(self._pending[:0])
+            blocks = X.flatten(0, -2).split(BLOCK)
+            return torch.cat([self._values(self._state, x) for x in blocks]).reshape(X.shape[:-2])
+        batches = [
+            torch.cat([self._values(self._state_beside(x[:j]), x[j : j + 1]) for j in range(len(x))]).sum()
+            for x in X.flatten(0, -3)
+        ]
+        return torch.stack(batches).reshape(X.shape[:-2])
 
     def select_condition(self, x: Tensor) -> ConditionChoice:
         """Choose the condition to observe each design (``... x d_x``) under: that of the largest value.
@@ -177,43 +179,27 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
             z = value_at(self.environment.values(x), index)
             return ConditionChoice(index, z, self.environment.join(x, z), torch.full_like(value[..., 0], torch.inf))
 
-    @property
-    def state(self) -> _State:
-        """Made at the first value, as what it holds does not move with ``.to``."""
-        if self._state is None:
-            self._state = self._state_beside(self._pending)
-        return self._state
-
     @on_host
-    def _state_beside(self, pending: Tensor | None) -> _State:
-        """The state where these points, ``k x d``, are under evaluation; it has a gradient if they have."""
-        x = self.X_evaluated
-        with torch.set_grad_enabled(torch.is_grad_enabled() and pending is not None and pending.requires_grad):
-            points = self.environment.points(x)
-            joint = joint_moments(self.model, self.posterior_transform, points[0, :1])
-            if pending is not None:
+    def _state_beside(self, chosen: Tensor) -> _State:
+        """The state where points ``k x d`` are chosen, too; it has a gradient if they have."""
+        x, pending = self.X_evaluated, torch.cat([self._pending, chosen])
+        with torch.set_grad_enabled(torch.is_grad_enabled() and pending.requires_grad):
+            points, p, rows = self.environment.points(x), self.environment.probabilities, None
+            joint = JointMoments(self.model, self.posterior_transform, points[0, :1])
+            if len(pending):
                 joint.hallucinate(joint.inputs(pending))
-            rows, p = None, self.environment.probabilities
             if points.shape[-2] > self.num_conditions:
                 shuffles = self.environment.appended > 1  # neighbors of a quasi-random sequence share a corner
                 rows = _resampled(points.shape[-2], p, self.num_conditions, self.seed, shuffles).to(x.device)
                 points, p = points[:, rows], None
-            # Drawn on the CPU.
-            fantasies = draw_sobol_normal_samples(1, self.num_fantasies, dtype=torch.float64, seed=self.seed).to(x)
-            samples = draw_sobol_normal_samples(
-                points.shape[-2], self.num_samples, dtype=torch.float64, seed=self.seed + 1
-            ).to(x)
+            sizes = (1, self.num_fantasies), (points.shape[-2], self.num_samples)
+            fantasies, samples = (
+                draw_sobol_normal_samples(d, n, dtype=torch.float64, seed=self.seed + k).to(x)
+                for k, (d, n) in enumerate(sizes)
+            )
             known = _designs(joint, points, samples)
             selected = self.functional(known.mean.unsqueeze(-2) + known.drawn, p)
         return _State(joint, known, fantasies[..., None, None, None], samples, rows, p, selected)
-
-    def _in_turn(self, x: Tensor) -> Tensor:
-        """The sum of the values of ``q x d`` points, each beside those before it."""
-        total = self._values(self.state, x[:1])[0]
-        for j in range(1, len(x)):
-            before = x[:j] if self._pending is None else torch.cat([self._pending, x[:j]])
-            total = total + self._values(self._state_beside(before), x[j : j + 1])[0]
-        return total
 
     def _values(self, state: _State, X: Tensor) -> Tensor:
         """Values ``b`` at points ``b x d``."""
@@ -241,10 +227,9 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
 
     def _best(self, state: _State, c: Tensor) -> Tensor:
         """The best of the designs evaluated after each observation, of ``s x n x w x b``: ``K x s x b``."""
-        may = self._contenders(state, c)
-        every = may.nonzero()
-        each, found = state.fantasies.numel() * state.samples.numel(), []
-        for pairs in every.split(max(1, entries_at_once(c, *VALUES_AT_ONCE) // each)):
+        may, found = self._contenders(state, c), []
+        most = entries_at_once(c, *VALUES_AT_ONCE) // (state.fantasies.numel() * state.samples.numel())
+        for pairs in may.nonzero().split(max(1, most)):
             member, design, point = pairs.unbind(-1)
             designs = _Designs(*state.known[:2], *(part[member, design].unsqueeze(0) for part in state.known[2:]))
             found.append(self._risks(state, designs, c.mT[member, design, point][None, ..., None])[:, 0, :, 0])
@@ -268,7 +253,7 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
             before = (known.mean.unsqueeze(-2) + known.drawn).unsqueeze(-3)
             ends = outcome(before - reach), outcome(before + reach)
             low, high = (bound(*ends, state.probabilities).mean(-1) for bound in (F.lower_bound, F.upper_bound))
-        return high >= low.amax(-2, keepdim=True) - ROUNDING * low.abs().amax()
+        return ~(high < low.amax(-2, keepdim=True) - _rounding(low) * low.abs().amax())  # NaN stays
 
     def _risks(self, state: _State, designs: _Designs, c: Tensor) -> Tensor:
         """E[F] of designs after observations, of whose covariances are ``... x w x j``: ``K x ... x j``."""
@@ -286,18 +271,15 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
 
     def _apply(self, fn: Any, recurse: bool = True) -> ValueAtRiskKnowledgeGradient:
         super()._apply(fn, recurse)
-        self._pending = None if self._pending is None else fn(self._pending)
-        self._state = None
+        self._pending, self._state = fn(self._pending), None
         return self
 
 
 def _along(state: _State, designs: _Designs, c: Tensor) -> Tensor:
     """g v^T e for the base samples e, ``... x M x j``."""
     v = torch.linalg.solve_triangular(designs.root, c, upper=False)
-    length = v.square().sum(-2, keepdim=True).clamp(SHORTEST, 1.0)
-    # Where nothing is left, the square root would have no gradient.
-    left = (1.0 - length).clamp_min(TINY).sqrt()
-    return (state.samples @ v) * ((1.0 - left) / length)
+    left = (1.0 - v.square().sum(-2, keepdim=True)).clamp_min(TINY)  # whose square root has a gradient
+    return (state.samples @ v) / (1.0 + left.sqrt())
 
 
 def _designs(joint: JointMoments, X: Tensor, samples: Tensor) -> _Designs:
@@ -307,11 +289,16 @@ def _designs(joint: JointMoments, X: Tensor, samples: Tensor) -> _Designs:
     prior = joint.prior(points, points)
     size = prior.diagonal(dim1=-2, dim2=-1).amax().clamp_min(TINY)  # rounding, and so the jitter, is a share of it
     # Always some jitter: where some designs had none, and others did, the root would jump between them.
-    jitter = torch.finfo(size.dtype).eps ** 0.75 * torch.eye(points.shape[-2]).to(size)
+    jitter = _rounding(size) * torch.eye(points.shape[-2], dtype=size.dtype, device=size.device)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NumericalWarning)  # of more jitter
         root = psd_safe_cholesky((prior - white.mT @ white) / size + jitter, max_tries=6) * size.sqrt()
     return _Designs(points, white, joint.mean(points, white), root, samples @ root.mT)
+
+
+def _rounding(x: Tensor) -> float:
+    """More than sums of numbers of size 1 are off by."""
+    return float(torch.finfo(x.dtype).eps ** 0.75)
 
 
 def _resampled(w: int, p: Tensor | None, n: int, seed: int, shuffles: bool) -> Tensor:

@@ -67,7 +67,7 @@ def marginal_moments(
         return _with_pending(model, X, posterior_transform, X_pending)
     blocks, restore = _to_blocks(X, model.batch_shape, block)
     if X_pending is None:
-        posterior = _posterior(model, blocks, posterior_transform)
+        posterior = checked_posterior(model, blocks, posterior_transform)
         mean, variance = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1).clamp_min(MIN_VARIANCE)
     else:
         mean, variance = _with_pending(model, blocks, posterior_transform, X_pending)
@@ -111,7 +111,7 @@ def sequential_moments(
     k = 0 if X_pending is None else X_pending.shape[-2]
     if X_pending is not None:
         X = torch.cat([X_pending.expand(*X.shape[:-2], -1, -1), X], dim=-2)
-    posterior = _posterior(model, X, posterior_transform)
+    posterior = checked_posterior(model, X, posterior_transform)
     mean, covariance = _joint_moments(posterior)
     variance = variance_in_sequence(covariance, observation_noise(model, X, posterior_transform))
     return _of_outcomes(posterior, mean[..., k:], variance[..., k:])
@@ -173,7 +173,7 @@ def line_of(transform: PosteriorTransform | None) -> tuple[float, Tensor | float
     return None
 
 
-def _posterior(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Any:
+def checked_posterior(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Any:
     for part in getattr(model, "models", [model]):
         if getattr(getattr(part, "input_transform", None), "is_one_to_many", False):
             raise ValueError(f"{type(part.input_transform).__name__} makes several points of one; fit without it.")
@@ -217,7 +217,7 @@ def _with_pending(
     """Mean and variance at X, ``... x q`` each, after the pending points were observed at their means."""
     _check_joint(model)
     points = torch.cat([X_pending.expand(*X.shape[:-2], *X_pending.shape[-2:]), X], dim=-2)
-    posterior = _posterior(model, points, transform)
+    posterior = checked_posterior(model, points, transform)
     mean, covariance = _joint_moments(posterior)
     moments = given_first(mean, covariance, observation_noise(model, X_pending, transform))
     return _of_outcomes(posterior, *moments)
@@ -226,7 +226,7 @@ def _with_pending(
 def observation_noise(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Tensor:
     """The variance that observing adds to f at X, ``... x q``, in the units of :func:`latent_posterior`."""
     noisy = latent_posterior(model.posterior(X, observation_noise=True, posterior_transform=transform))
-    clean = latent_posterior(_posterior(model, X, transform))
+    clean = latent_posterior(checked_posterior(model, X, transform))
     return (noisy.variance - clean.variance).squeeze(-1).clamp_min(0.0)
 
 

@@ -20,6 +20,7 @@ from bo_robust.proposals.space import SearchSpace, axes_of
 from bo_robust.risk_measures.environments import Environment, FiniteEnvironment
 from bo_robust.utils.random import stream
 
+CHOOSING = [name for name, row in METHODS.items() if row.needs_conditions]
 ANY_CONDITION = {"environment": {"points": [{"z": 0.0}]}}  # which the conditions seen replace
 
 
@@ -153,7 +154,6 @@ def encoded_space(space: Space, X: Any, method: str = DEFAULT) -> Any:
     """The space of designs, with its conditions if it has some; raises ``ValueError`` where there is none."""
     if len(space.conditions) == 0:
         return SearchSpace.from_space(space, X)
-    choosing = [name for name, row in METHODS.items() if row.needs_conditions]
-    if method not in (DEFAULT, *choosing):
-        raise ValueError(f"conditions need the default method or one that chooses them: {', '.join(choosing)}.")
+    if method not in (DEFAULT, *CHOOSING):
+        raise ValueError(f"conditions need the default method or one that chooses them: {', '.join(CHOOSING)}.")
     return ConditionedSpace.from_space(space, X)

@@ -183,9 +183,10 @@ class Fitted:
         most = MOST_PENDING_OF_BOUNDS if problem.space.conditioned else MOST_PENDING
         if cheap or len(every) <= most:
             return every
-        acqf, pending = _acquisition(self, None), _coordinates(self, problem.pending)
-        alone = not getattr(acqf, "takes_conditions", True)
-        return foremost_pending(acqf, pending, most, _designs(self, problem.pending) if alone else pending).cpu()
+        acqf, designs = _acquisition(self, None), _designs(self, problem.pending)
+        if getattr(acqf, "takes_conditions", False):
+            designs = acqf.select_condition(designs).point
+        return foremost_pending(acqf, _coordinates(self, problem.pending), most, designs).cpu()
 
 
 def fit(problem: Problem) -> Fitted:

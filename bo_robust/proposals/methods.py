@@ -145,7 +145,8 @@ def choose(
     Args:
         method: A name in :data:`METHODS`.
         changes: Its settings, plain JSON; others have their defaults.
-        facts: Facts that widths and truncations may ask for: ``num_arms`` (default 1000), ``dim``, ``num_initial``.
+        facts: Facts that widths and truncations may ask for: ``num_arms`` (default 1000), ``dim``, ``num_initial``; and
+            settings that have no default.
         standardized: Whether the rewards that the model gets are standardized.
         also: Names that the caller takes beside the settings, for the hint of an error.
 
@@ -165,6 +166,7 @@ def choose(
         raise SpecError(f"settings of {method} must be plain JSON (numbers, strings, lists, dicts): {error}.") from None
     required = {name for name, default in row.settings.items() if default is ...}
     required |= set() if standardized else set(row.in_units)
+    plain = {name: facts[name] for name in required if name in facts} | plain
     if missing := sorted(name for name in required if plain.get(name) is None):
         raise SpecError(f"{method} needs {', '.join(missing)}.")
     check_delta(plain.get("delta", 0.1))

@@ -15,11 +15,11 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from bo_robust.models.robust.slips import Slip
-from bo_robust.proposals.conditions import ANY_CONDITION, encoded_space
+from bo_robust.proposals.conditions import ANY_CONDITION, CHOOSING, encoded_space
 from bo_robust.proposals.core import Problem, Recommendation, expected, fit, propose, recommend, slips
 from bo_robust.proposals.frames import data_in_numbers
 from bo_robust.proposals.inputs import Search, Space
-from bo_robust.proposals.methods import DEFAULT, METHODS, Choice, choose
+from bo_robust.proposals.methods import DEFAULT, Choice, choose
 from bo_robust.proposals.outcomes import Data, Outputs
 from bo_robust.utils.host import on_host
 from bo_robust.utils.input_checks import check_count, is_number, shortened
@@ -153,9 +153,8 @@ def suggest(
     trial = len(X) + len(pending) + len(failed) if trial is None else int(trial)
     num_initial = encoded.num_initial if num_initial is None else num_initial
     listed = {} if encoded.candidates is None else {"num_arms": len(encoded.candidates)}
-    if method in METHODS and METHODS[method].needs_conditions:
-        settings = ANY_CONDITION | dict(settings)
-    choice = choose(method, settings, {"dim": encoded.columns, "num_initial": num_initial, **listed})
+    facts = {"dim": encoded.columns, "num_initial": num_initial, **listed, **ANY_CONDITION}
+    choice = choose(method, settings, facts)
     outputs = Outputs.from_data(data, len(X), choice.centers)
     _check_method(method, choice, data, asked, outputs)
     if encoded.conditioned and len(X):
@@ -188,9 +187,10 @@ def _check_method(method: str, choice: Choice, data: Data, space: Space, outputs
     for name in ("outcome_limits", "batch"):
         if getattr(data, name) is not None and not choice.takes(name):
             raise ValueError(f"{method} takes no {name}; only {DEFAULT} does.")
-    if METHODS[method].needs_conditions and not (space.conditions and space.set_conditions):
-        hint = "name their columns in `conditions`, with set_conditions true, or use it in Ax or BoTorch"
-        raise ValueError(f"{method} needs conditions: {hint}.")
+    if method in CHOOSING and not space.conditions:
+        raise ValueError(f"{method} needs conditions: name their columns in `conditions`, or use it in Ax or BoTorch.")
+    if getattr(choice.acquisition, "takes_conditions", False) and not space.set_conditions:
+        raise ValueError(f"{method} chooses conditions: leave set_conditions true, or take the default method.")
     if outputs.several and (choice.acquisition is not None or len(space.conditions)):
         role = "conditions leave room for" if len(space.conditions) else f"{method} takes"
         raise ValueError(f"{role} one objective and no constraints; the default method takes several of both.")

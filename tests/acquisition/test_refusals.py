@@ -4,11 +4,12 @@ import pytest
 import torch
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.models import SingleTaskGP
+from botorch.models import SingleTaskGP, SingleTaskVariationalGP
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.model_list_gp_regression import ModelListGP
 from botorch.models.transforms.input import AppendFeatures, InputPerturbation
+from botorch.models.transforms.outcome import Log
 from botorch.utils.datasets import SupervisedDataset
 from torch.distributions import Normal
 
@@ -16,6 +17,7 @@ from bo_robust.acquisition import (
     GPUCB,
     EliminationUCB,
     StableOpt,
+    ValueAtRiskKnowledgeGradient,
     ValueAtRiskUCB,
     eliminate,
     optimize_lnso,
@@ -57,6 +59,10 @@ def risk(environment=None, functional=0.1, width=2.0, model=None, **options):
     return ValueAtRiskUCB(gp() if model is None else model, environment, functional, width, **options)
 
 
+def gradient(model=None, **options):
+    return ValueAtRiskKnowledgeGradient(gp() if model is None else model, FiniteEnvironment(Z), 0.1, **options)
+
+
 def ensemble(n=4, lengthscales=(0.1, 0.2)):
     return CandidateEnsemble(X[:n], Y[:n], [candidate("rbf", ell, 0.1) for ell in lengthscales])
 
@@ -70,7 +76,7 @@ def construct(acquisition, **options):
     """By what Ax calls, of a model that each takes."""
     model = ensemble() if acquisition is EliminationUCB else gp()
     data = SupervisedDataset(X, Y, feature_names=["x", "z"], outcome_names=["y"])
-    if acquisition is ValueAtRiskUCB:
+    if acquisition in (ValueAtRiskUCB, ValueAtRiskKnowledgeGradient):
         options |= {"environment": {"points": [{"z": 0.0}, {"z": 0.5}]}, "functional": 0.2}
     return get_acqf_input_constructor(acquisition)(model=model, training_data=data, **options)
 
@@ -137,9 +143,24 @@ REFUSALS = [
             lambda m: recommend_design(m, FiniteEnvironment(Z), 0.1, X[:, :1]),
         )
     ),
+    # knowledge gradient
+    ("model", lambda: gradient("gp")),
+    *((n, lambda n=n, v=v: gradient(**{n: v})) for n, v in (("seed", -1), ("num_samples", 0), ("X_evaluated", X[0]))),
+    ("X_evaluated", lambda: gradient(SingleTaskVariationalGP(X, Y))),
+    *(("X", lambda x=x: gradient()(x)) for x in (X[:1].float(), X[:1, :1], torch.cat([X, X], 1))),
+    *(("X_pending", lambda x=x: gradient(X_pending=x)) for x in (X[0], X * math.nan, X.float())),
+    ("batch shape", lambda: gradient(batched())(X[:1])),
+    ("outcome_transform", lambda: gradient(SingleTaskGP(X, Y + 1.0, outcome_transform=Log()))(X[:1])),
+    (
+        "makes several points of one",
+        lambda: gradient(SingleTaskGP(X, Y, input_transform=InputPerturbation(X[:2])).eval())(X[:1]),
+    ),
     ("width", lambda: construct(GPUCB, width="finite")),
     *(("beta", lambda f=f: construct(f, width={"kind": "beta"})) for f in (GPUCB, EliminationUCB, ValueAtRiskUCB)),
-    ("search space", lambda: construct(ValueAtRiskUCB, width=1.0, bounds=[(0.0, 1.0), (0.0, 0.4)])),
+    *(
+        ("search space", lambda f=f, o=o: construct(f, bounds=[(0.0, 1.0), (0.0, 0.4)], **o))
+        for f, o in ((ValueAtRiskUCB, {"width": 1.0}), (ValueAtRiskKnowledgeGradient, {}))
+    ),
     ("X", lambda: risk().select_condition([[0.1]])),
     ("selection_rule", lambda: risk().select_condition(X[:, :1], "best")),
     *(

@@ -365,9 +365,10 @@ def test_many_arms_are_searched_locally_and_measured_again():
     assert len(set(rows[4:])) < 10  # where nothing is explored
 
 
-def test_batches_are_chosen_one_after_the_other():
+@pytest.mark.parametrize("method", ["v-ucb", "knowledge-gradient"])
+def test_batches_are_chosen_one_after_the_other(method):
     """n > 1 points at once: the condition of every one is chosen, and the acquisition is as before."""
-    client = make("v-ucb", initial=3)
+    client = make(method, initial=3)
     run(client, 5)
     adapter = client._generation_strategy.fit(client._experiment)
     generated = adapter.gen(n=3, model_gen_options={"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}})
@@ -377,10 +378,13 @@ def test_batches_are_chosen_one_after_the_other():
     assert len({a.parameters["x"] for a in generated.arms}) >= 2
 
 
-@pytest.mark.parametrize(("objective", "sign"), [("-y", -1.0), ("y", 4000.0)])
-def test_value_at_risk_where_conditions_are_chosen(objective, sign):
+@pytest.mark.parametrize(
+    ("method", "objective", "sign"),
+    [("v-ucb", "-y", -1.0), ("v-ucb", "y", 4000.0), ("knowledge-gradient", "-y", -1.0)],
+)
+def test_value_at_risk_where_conditions_are_chosen(method, objective, sign):
     """Simulator mode: Ax' own loop; what it proposes for z is a point of the environment where the tail is."""
-    client = make("v-ucb", objective, noise_var=0.01 if sign**2 == 1.0 else None)
+    client = make(method, objective, noise_var=0.01 if sign**2 == 1.0 else None)
     measured = run(client, 10, sign)
     assert {p["z"] for p in measured[5:]} <= {p["z"] for p in POINTS}
     assert {p["z"] for p in measured[5:]} & {0.0, 1.0}
@@ -467,11 +471,11 @@ def test_conditions_and_search_space_that_do_not_fit(parameters, message):
 
 
 def test_sums_of_parameters_are_kept_and_have_no_conditions():
-    for constraint in ("x + w <= 1", "x + z <= 1"):
+    for method, constraint in (("v-ucb", "x + w <= 1"), ("v-ucb", "x + z <= 1"), ("knowledge-gradient", "x + w <= 1")):
         client = Client(random_seed=0)
         client.configure_experiment(box(x=(0.0, 1.0), w=(0.0, 1.0), z=(0.0, 1.0)), parameter_constraints=[constraint])
         client.configure_optimization(objective="y")
-        client.set_generation_strategy(generation_strategy("v-ucb", initial=2, **SEARCH, **METHODS["v-ucb"]))
+        client.set_generation_strategy(generation_strategy(method, initial=2, **SEARCH, **METHODS[method]))
         run(client, 2)
         if "z" in constraint:
             with pytest.raises(ValueError, match="parameter_constraints cannot have conditions"):

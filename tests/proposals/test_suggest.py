@@ -552,27 +552,35 @@ def test_sums_and_inequalities_are_kept_on_a_box_steps_and_a_finite_space():
     assert float(found[0, :3].sum()) == 100.0
 
 
-def test_the_design_to_use_is_good_under_bad_conditions():
+@pytest.mark.parametrize("method", ["robust", "v-ucb", "knowledge-gradient"])
+def test_the_design_to_use_is_good_under_bad_conditions(method):
     """On average 3 is best, but in humid air, which is one day in three, only designs below 1 are any good."""
     X = torch.tensor([[x, z] for x in (0.0, 0.5, 1.0, 2.0, 3.0, 4.0) for z in (0.0, 0.5, 1.0)]).double()
 
     def outcome(X):
         return 5.0 - (X[:, 0] - 3.0).abs() - 8.0 * X[:, 1] * (X[:, 0] > 0.75)
 
-    box = {"bounds": [[0.0, 0.0], [4.0, 1.0]], "conditions": [1], **SEARCH}
+    search = {"method": method, **SEARCH}
+    box = {"bounds": [[0.0, 0.0], [4.0, 1.0]], "conditions": [1], **search}
     now = suggest(X, outcome(X), q=2, X_failed=[[4.0, 1.0]], **box)
     assert X[now.best, 0] <= 0.5
     assert outcome(X[now.best : now.best + 1])[0] == pytest.approx(now.mean, abs=0.5)
     assert set(now.X[:, 1].tolist()) <= {0.0, 0.5, 1.0}
     assert X[suggest(X, outcome(X), bounds=box["bounds"], q=0).best, 0] == 3.0
-    alone = suggest(X, outcome(X), q=2, set_conditions=False, X_pending=[[2.5, math.nan]], **box)
-    assert bool(alone.X[:, 0].isfinite().all() & alone.X[:, 1].isnan().all())
-    listed = suggest(X.flip(-1), outcome(X), candidates=[[0.2], [0.4], [3.5]], conditions=[0], **SEARCH)
+    unknown = {"X_pending": [[2.5, math.nan]], **box}
+    if method == "knowledge-gradient":
+        assert suggest(X, outcome(X), **unknown).X.isfinite().all()
+        with pytest.raises(ValueError, match="chooses conditions: leave set_conditions true"):
+            suggest(X, outcome(X), set_conditions=False, **unknown)
+    else:
+        alone = suggest(X, outcome(X), q=2, set_conditions=False, **unknown)
+        assert bool(alone.X[:, 0].isfinite().all() & alone.X[:, 1].isnan().all())
+    listed = suggest(X.flip(-1), outcome(X), candidates=[[0.2], [0.4], [3.5]], conditions=[0], **search)
     assert float(listed.X[0, 1]) in (0.2, 0.4, 3.5)
     assert suggest([], [], **box).X.isnan().tolist() == [[False, True]]
     categories = {"bounds": [[0.0, 0.0], [4.0, 2.0]], "categorical": {1: range(3)}}
     codes = torch.stack([X[:, 0], 2.0 * X[:, 1]], -1)
-    assert suggest(codes, outcome(X), conditions=[1], **categories, **SEARCH).X[0, 1] in (0.0, 1.0, 2.0)
+    assert suggest(codes, outcome(X), conditions=[1], **categories, **search).X[0, 1] in (0.0, 1.0, 2.0)
 
 
 def test_a_repeated_pair_is_replaced_in_every_second_round(monkeypatch):

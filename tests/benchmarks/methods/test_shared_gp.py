@@ -1,12 +1,11 @@
 import pytest
 import torch
 from botorch.exceptions.errors import ModelFittingError
-from gpytorch.kernels import MaternKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from benchmarks.loops.conditions import initial_pairs
 from benchmarks.methods import shared_gp as module
-from benchmarks.methods.shared_gp import MIN_NOISE_VAR, SharedGP, squared_exponential
+from benchmarks.methods.shared_gp import MIN_NOISE_VAR, SharedGP
 from benchmarks.problems.conditions.synthetic import Branin
 
 
@@ -74,12 +73,3 @@ def test_fits_of_observations_of_large_variance_succeed(device, monkeypatch):
     assert attempts[0] > 10.0
     assert attempts[1] == pytest.approx(20 / 19)  # standardized
     assert likelihood(surrogate, X, 10.0 * Y) == pytest.approx(likelihood(expected, X, 10.0 * Y), abs=1e-3)
-
-
-def test_the_kernel_is_gpytorchs_and_no_other_is_taken_for_it(device):
-    surrogate, X, _ = data(device)
-    for kernel in (surrogate.covariance, surrogate.covariance.base_kernel):
-        expected = kernel(X, X[:3]).to_dense().detach()
-        torch.testing.assert_close(squared_exponential(kernel)(X, X[:3]), expected)
-    with pytest.raises(ValueError, match="RBFKernel"):
-        squared_exponential(MaternKernel())
