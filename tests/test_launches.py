@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benchmarks.methods.published import LogWidth
 from bo_robust.bandits import ATAGPUCB, BBKB, GPUCB
 from bo_robust.bandits.captured import captured_rounds
-from bo_robust.bandits.posteriors import arm_kernel
+from bo_robust.bandits.posteriors import arm_kernel, arms
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import ConstantWidth
 from bo_robust.confidence.truncation import TGPTruncation
@@ -80,6 +80,14 @@ def test_a_selection_of_gp_ucb_is_four_launches():
     assert len(counted(lambda: algorithm.select(state, uniform))) <= 4
 
 
+KERNELS = ("_take_slots", "_times_root", "_scalars", "_stream")
+
+
+def specialized(x):
+    """What Triton compiles another binary for."""
+    return (x.dtype, x.data_ptr() % 16 == 0) if isinstance(x, torch.Tensor) else (type(x), x == 1, x % 16 == 0)
+
+
 @pytest.fixture
 def triton_counted(monkeypatch):
     """The fused arm update in place of the plain one, its kernels counted and not run."""
@@ -87,12 +95,22 @@ def triton_counted(monkeypatch):
     from bo_robust.ops.arm_update import fused, naive
 
     class Kernel:
-        def __getitem__(self, grid):
-            return lambda *args, **kwargs: torch.empty(1).zero_()  # one launch
+        def __init__(self, kernel):
+            self.names, self.binaries = kernel.arg_names, set()
 
-    for name in ("_take_slots", "_scalars", "_stream"):
-        monkeypatch.setattr(fused, name, Kernel())
+        def __getitem__(self, grid):
+            return self.launch
+
+        def launch(self, *args, **kwargs):
+            given = dict(zip(self.names, args, strict=False)) | kwargs
+            self.binaries.add(str([specialized(x) for name, x in given.items() if name not in fused.GROWING]))
+            torch.empty(1).zero_()  # one launch
+
+    kernels = [Kernel(getattr(fused, name)) for name in KERNELS]
+    for name, kernel in zip(KERNELS, kernels, strict=True):
+        monkeypatch.setattr(fused, name, kernel)
     monkeypatch.setattr(naive, "update_", fused.update_)
+    return kernels
 
 
 @pytest.mark.parametrize(("n", "most"), [(50, 6), (40_000, 21)], ids=["dense", "low rank"])
@@ -111,6 +129,24 @@ def test_a_round_of_gp_ucb_launches_few_kernels(n, most, triton_counted):
 
     names = counted(one_round)
     assert len(names) <= most, names
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_later_blocks_launch_binaries_of_the_first(dense, triton_counted, monkeypatch):
+    """A capture cannot load another one. With 3 trials every second row of rewards begins at a multiple of 16 bytes."""
+    algorithm, rows = GPUCB(LogWidth()), torch.rand(96, 3, dtype=torch.float64)
+    kernel = ArmKernel.from_covariance(Matern(2.5, 0.5), torch.rand(50, 2, dtype=torch.float64))
+    monkeypatch.setattr(arms, "is_dense", lambda like, trials: dense)
+    state, blocks = algorithm.init(kernel, 0.1, 3, rounds=96), []
+    state.posterior.filled.fill_(1)  # as if the first round had run
+    for row in rows:
+        if state.posterior.begin_block():
+            blocks.append([set() for _ in triton_counted])
+            for launched, binaries in zip(triton_counted, blocks[-1], strict=True):
+                launched.binaries = binaries
+        algorithm.observe(state, algorithm.select(state, row).arms, row)
+    assert [len(binaries) for binaries in blocks[0]] == [0 if dense else 1, 0 if dense else 2, 2, 1]
+    assert all(found <= first for block in blocks for found, first in zip(block, blocks[0], strict=True))
 
 
 def test_a_covariance_row_is_ten_launches():

@@ -256,7 +256,10 @@ def run_rounds(
     horizon, among = traces.horizon, problem.design_arms or problem.num_arms
     arms = [stream(seed, "initial", trial).integers(among, size=initial) for trial in trials]
     design = torch.from_numpy(np.stack(arms, 1)).to(problem.f.device)
-    blocks = captured_rounds(algorithm, state, partial(run_round, algorithm, problem, state), capture)
+    calls = next(kind for kind in type(problem.rewards).__mro__ if "__call__" in vars(kind))
+    blocks = None
+    if vars(calls).get("capturable", False):
+        blocks = captured_rounds(algorithm, state, partial(run_round, algorithm, problem, state), capture)
     while traces.rounds < horizon:
         chunk = traces.rounds // CHUNK_ROUNDS
         begin, stop = chunk * CHUNK_ROUNDS, min(horizon, (chunk + 1) * CHUNK_ROUNDS)

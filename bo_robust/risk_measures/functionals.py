@@ -71,6 +71,9 @@ class Functional(ABC):
     def __post_init__(self) -> None:
         check_fields(self)
 
+    # Whether it reads no number back to the host, so that a CUDA graph can repeat it; a subclass says so anew
+    capturable: ClassVar[bool] = False
+
     @abstractmethod
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """F(values), differentiable; ``ValueError`` if shapes, dtypes or devices do not fit."""
@@ -130,6 +133,8 @@ class ValueAtRisk(_Selecting):
         ValueError: if alpha, the probability of the lower tail, is not in (0, 1).
     """
 
+    capturable: ClassVar[bool] = True
+
     alpha: LowerTail
 
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
@@ -143,6 +148,8 @@ class CVaR(Functional):
     The point at the quantile counts with only as much of its probability as completes alpha, so that this is exact for
     finitely many points. ``alpha`` is that of :class:`ValueAtRisk`.
     """
+
+    capturable: ClassVar[bool] = True
 
     alpha: LowerTail
 
@@ -174,6 +181,8 @@ class Expectile(Functional):
     bad the bad conditions are. ``ValueError`` if tau is not in (0, 1).
     """
 
+    capturable: ClassVar[bool] = True
+
     tau: float
 
     def __post_init__(self) -> None:
@@ -199,6 +208,8 @@ class Expectile(Functional):
 class WorstCase(_Selecting):
     """Minimum of h over the points of positive probability: VaR as alpha -> 0, the objective of StableOpt."""
 
+    capturable: ClassVar[bool] = True
+
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         check_tensor("values", values)
         supported = values if probabilities is None else values.masked_fill(probabilities <= 0, math.inf)
@@ -208,6 +219,8 @@ class WorstCase(_Selecting):
 @dataclass(frozen=True)
 class Mean(Functional):
     """E h(Z)."""
+
+    capturable: ClassVar[bool] = True
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         check_tensor("values", values)
@@ -238,6 +251,8 @@ class MeanVariance(Functional):
     Raises:
         ValueError: if the weight (unit: 1 / unit of f) is negative or not finite.
     """
+
+    capturable: ClassVar[bool] = True
 
     weight: Nonnegative
 

@@ -15,7 +15,7 @@ C_base has two layouts.
       C_base[a, :] = K[a, :] - K_aD (K_DD + lambda N^-1)^-1 K_D = w^T K_D,    w = e_a - R^T R K_Da,
 
   where R = L^-1 S, S = (N / lambda)^(1/2), L L^T = I + S K_DD S. At the end of a block one m x m Cholesky
-  factorization gives a new R. A block lasts max(block, m / 4) rounds, so that this is O(m^2) per round. The explicit
+  factorization gives a new R. A block grows with m, on a CPU to m / 4 rounds: this is O(m^2) a round. The explicit
   inverse R^T R would lose the digits of lambda / N twice over, and updates of the rows of C_base would multiply errors
   by N / lambda with every new arm.
 
@@ -39,6 +39,7 @@ from bo_robust.utils.linalg import all_numbers, on_cuda
 # in the low-rank layout while rows are short.
 SHORT_BLOCK = 32
 LONG_BLOCK = 96
+LONGEST_BLOCK = 256  # on CUDA
 
 
 class PriorRows(Protocol):
@@ -238,11 +239,20 @@ def end_block_(buffers: ArmBuffers) -> None:
         torch.mul(buffers.counts.gather(1, row_arm), in_use, out=buffers.row_counts[:, :m])
         buffers.block_filled.copy_(buffers.filled)
         buffers.root_ready.fill_(False)
-        if buffers.pending.shape[1] < m // 4:  # keeps the O(m^3) factorization at O(m^2) per round
+        least = rounds_of_a_block(m, buffers.mean)
+        if buffers.pending.shape[1] < least:
             s, n = buffers.mean.shape
-            buffers.replace(pending=buffers.pending.new_empty(s, m // 4, n))
+            buffers.replace(pending=buffers.pending.new_empty(s, least, n))
     buffers.num_pending = 0
     buffers.pulled.clear()
+
+
+def rounds_of_a_block(m: int, like: Tensor) -> int:
+    """How many keep the O(m^3) factorization at O(m^2) per round, at least.
+
+    A CUDA graph is of one length, of which a runner's chunks of rounds are a multiple, and a GPU factorizes fast.
+    """
+    return min(1 << (m // 16).bit_length() >> 1, LONGEST_BLOCK) if on_cuda(like) else m // 4
 
 
 def refresh_root_(buffers: ArmBuffers, trials: slice, m: int, *, branch_free: bool) -> None:
