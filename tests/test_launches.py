@@ -3,12 +3,16 @@
 A launch is an operation of torch that is neither a view nor an allocation. Triton's kernels run as their references.
 """
 
+import dataclasses
+from importlib import import_module
+
 import pytest
 import torch
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks import launches
+from benchmarks.launches import KERNELS, Launches
 from benchmarks.methods.published import LogWidth
 from bo_robust.bandits import ATAGPUCB, BBKB, GPUCB
 from bo_robust.bandits.captured import captured_rounds
@@ -24,32 +28,13 @@ from bo_robust.utils.covariance import Matern, SquaredExponential
 from bo_robust.utils.linalg import all_numbers
 
 pytestmark = pytest.mark.usefixtures("simulated")
-FREE = {"empty", "empty_like", "empty_strided", "new_empty", "detach", "alias", "lift_fresh", "_unsafe_view"}
-
-
-class Launches(TorchDispatchMode):
-    """Counts launches, by name."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        schema = func._schema
-        returns = [r.alias_info for r in schema.returns]
-        view = all(info is not None and not info.is_write for info in returns) and returns
-        if schema.name == "aten::equal" and args[0].shape != args[1].shape:
-            return False  # known on the host
-        if not view and schema.name.split("::")[1] not in FREE:
-            self.names.append(schema.name)
-        return func(*args, **(kwargs or {}))
 
 
 def counted(call):
     call()  # caches
-    with Launches() as launches:
+    with Launches() as launched:
         call()
-    return launches.names
+    return launched.names
 
 
 def test_views_and_allocations_are_no_launches():
@@ -78,9 +63,6 @@ def test_a_selection_of_gp_ucb_is_four_launches():
     state = algorithm.init(ArmKernel.from_matrix(K), 0.1, 3)
     uniform = torch.rand(3, dtype=torch.float64)
     assert len(counted(lambda: algorithm.select(state, uniform))) <= 4
-
-
-KERNELS = ("_take_slots", "_times_root", "_scalars", "_stream")
 
 
 def specialized(x):
@@ -171,6 +153,24 @@ def test_a_round_of_ata_is_80_launches(root):
     assert len(counted(one_round)) <= 80
 
 
+@pytest.mark.parametrize(("family", "most"), [("GP-UCB", 16), ("TGP-UCB", 30), ("V-UCB", 60), ("HE-GP-UCB", 108)])
+def test_a_captured_round_has_few_nodes(family, most, monkeypatch):
+    """Reward and traces included; V-UCB had 116."""
+    monkeypatch.setattr(launches, "cpu_us", lambda panel, label: 0.0)
+    name, label, _ = launches.FAMILIES[family]
+    panel = dataclasses.replace(import_module(f"configs.{name}").PANELS[0], trials=3)
+    if family == "V-UCB":
+        panel = dataclasses.replace(panel, problem=dataclasses.replace(panel.problem, designs=3))
+    cost = launches.counted(panel.made(torch.device("cpu")), label)
+    assert int(cost.nodes) <= most
+    assert cost.between <= 1.0
+
+
+def test_a_step_of_lnso_is_53_launches():
+    """And 8 at the beginning of all steps."""
+    assert launches.lnso(2, 3).launches <= 53 + 8 / 3
+
+
 def test_a_captured_block_is_one_replay():
     """And a launch for each input, column and entry of the state that moves: below one a round."""
     algorithm = GPUCB(LogWidth())
@@ -191,10 +191,10 @@ def test_a_captured_block_is_one_replay():
         assert blocks.run(noise[t:], noise[t:]) is None
         one_round(noise[t], noise[t])
     assert blocks.run(noise, noise)[0] == 32
-    with Launches() as launches:
+    with Launches() as launched:
         assert blocks.run(noise, noise)[0] == 32
     assert len(replays) == 2
-    assert len(launches.names) <= 8, launches.names
+    assert len(launched.names) <= 8, launched.names
 
 
 WAITS = {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal"}
@@ -207,9 +207,9 @@ def test_making_eight_candidates_waits_five_times(monkeypatch):
     settings = candidate_grid(lengthscale=(0.1, 0.8), noise_var=0.01, num=8)
     candidates = [candidate(**each) for each in settings]
     waits.clear()
-    with Launches() as launches:
+    with Launches() as launched:
         CandidateEnsemble(X, X.sum(-1, keepdim=True), candidates)
-    waits.extend(name for name in launches.names if name in WAITS)
+    waits.extend(name for name in launched.names if name in WAITS)
     assert len(waits) <= 5, waits
 
 
@@ -245,9 +245,9 @@ def test_a_round_of_bbkb_in_a_batch_is_21_launches_and_a_wait(trials, monkeypatc
     rounds = []
     for _ in range(20):
         waits.clear()
-        with Launches() as launches:
+        with Launches() as launched:
             arms = algorithm.select(state, uniform).arms
             algorithm.observe(state, arms, uniform, uniform)
-        waits.extend(name for name in launches.names if name in WAITS)
-        rounds.append((len(launches.names), len(waits)))
+        waits.extend(name for name in launched.names if name in WAITS)
+        rounds.append((len(launched.names), len(waits)))
     assert sum(count <= 21 and waited <= 1 for count, waited in rounds) >= 12  # the others begin or end a batch

@@ -291,8 +291,7 @@ def run_round(
         reach = posterior.variance.sqrt().mul_(width.unsqueeze(1) if isinstance(width, Tensor) else width)
         # Where sigma is rounding of the prior, so is |f - mu|: a billionth of the prior scale counts as covered.
         slack = 1e-9 if posterior.mean.dtype == torch.float64 else 1e-4
-        covered = (problem.f - posterior.mean).abs_() <= reach.add_(slack)
-        coverage = covered.to(reach.dtype).mean(1)
+        coverage = (problem.f - posterior.mean).abs_().le_(reach.add_(slack)).mean(1)
     rewards = problem.rewards(problem.f, selection.arms, draws)
     info = (algorithm.observe if chosen else algorithm.observe_initial)(state, selection.arms, rewards, uniform)
     if problem.num_conditions > 1 and hasattr(algorithm, "recommend"):

@@ -28,7 +28,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
-from bo_robust.ops.weighted_quantile import quantile_index, sorted_masses, tail_weights
+from bo_robust.ops.weighted_quantile import quantile_index, sorted_masses, supported, tail_weights
 from bo_robust.utils import specs
 from bo_robust.utils.input_checks import Nonnegative, check_fields, check_tensor, is_number, outside_package, quoted
 
@@ -118,7 +118,12 @@ class _Selecting(Functional):
         Never empty, even after rounding. Of a value at risk, P(l <= VaR(l)) >= alpha > P(u < VaR(u)), and both sums are
         exact; in the worst case the point of smallest l has u(z) >= min u.
         """
-        return _between(lower, upper, self(lower, probabilities), self(upper, probabilities), probabilities)
+        bounds = torch.stack([lower, upper])
+        if probabilities is None or probabilities.ndim == 1:
+            low, high = self(bounds, probabilities)
+        else:
+            low, high = self(bounds, probabilities.expand_as(bounds))
+        return _between(lower, upper, low, high, probabilities)
 
 
 @dataclass(frozen=True)
@@ -322,4 +327,4 @@ def _spread_and_reach(lower: Tensor, upper: Tensor, probabilities: Tensor | None
 def _between(lower: Tensor, upper: Tensor, low: Tensor, high: Tensor, probabilities: Tensor | None) -> Tensor:
     """Mask of the points z of the support with l(z) <= low and u(z) >= high."""
     mask = (lower <= low.unsqueeze(-1)) & (upper >= high.unsqueeze(-1))
-    return mask if probabilities is None else mask & (probabilities > 0)
+    return supported(mask, probabilities)
