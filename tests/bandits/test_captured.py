@@ -307,23 +307,24 @@ def test_a_cpu_captures_nothing():
     assert captured_rounds(algorithm, begin(algorithm, kernel("cpu"), 0.1, TRIALS), None) is None
 
 
-def test_a_graph_of_cuda_replays_the_eager_rounds(device):
+@pytest.mark.parametrize(("name", "dense"), CASES)
+def test_a_graph_of_cuda_replays_the_eager_rounds(name, dense, device, monkeypatch):
     """Whatever the version of torch, as nothing fails here."""
     if device.type != "cuda":
         pytest.skip("needs CUDA: --device cuda")
-    f, noise, uniforms = table(TRIALS, ROUNDS, device)
-    for algorithm in ALGORITHMS.values():
-        picks = []
-        for capture in (cuda_graph, refused):
-            state = begin(algorithm, kernel(device), 0.1, TRIALS)
-            blocks, t, rows = captured_rounds(algorithm, state, round_of(algorithm, state, f), capture), 0, []
-            while t < ROUNDS:
-                ran = blocks.run(noise[t:], uniforms[t:]) or (1, round_of(algorithm, state, f)(noise[t], uniforms[t]))
-                rows.append(ran[1]["arms"].clone().view(ran[0], TRIALS))
-                t += ran[0]
-            assert blocks._failed == (capture is refused)
-            picks.append(torch.cat(rows))
-        assert torch.equal(*picks), algorithm
+    if not dense:
+        monkeypatch.setattr(arm_states, "is_dense", lambda like, trials: False)
+    (f, noise, uniforms), algorithm, picks = table(TRIALS, ROUNDS, device), ALGORITHMS[name], []
+    for capture in (cuda_graph, refused):
+        state = begin(algorithm, kernel(device), 0.1, TRIALS)
+        blocks, t, rows = captured_rounds(algorithm, state, round_of(algorithm, state, f), capture), 0, []
+        while t < ROUNDS:
+            ran = blocks.run(noise[t:], uniforms[t:]) or (1, round_of(algorithm, state, f)(noise[t], uniforms[t]))
+            rows.append(ran[1]["arms"].clone().view(ran[0], TRIALS))
+            t += ran[0]
+        assert blocks._failed == (capture is refused)
+        picks.append(torch.cat(rows))
+    assert torch.equal(*picks)
 
 
 def test_each_width_of_its_own_has_room(simulated, monkeypatch):
