@@ -1,14 +1,15 @@
-"""What a round costs on CUDA, counted on a CPU: ``python -m benchmarks.launches`` prints it for whoever is captured.
+"""What a round costs on CUDA, counted on a CPU: ``python -m benchmarks.launches`` prints a table of microseconds.
 
 A launch is an operation of torch that is neither a view nor an allocation; a kernel of Triton's is one, and is not run.
 Between replays of a block of rounds its draws go in and its traces out, by launches that are shared by its rounds. The
-estimates take LAUNCH microseconds of the host for a launch and NODE of the GPU for a node of a graph, as measured on an
-H100; times of a CPU are measured here, on one thread. A run's first block is eager, and so is what is left at its end.
+estimates take LAUNCH microseconds of the host for a launch, as measured on an H100, NODE of the GPU for a node of a
+graph, and no time for reading rows; times of a CPU are measured here, on one thread.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 import time
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ from bo_robust.utils import linalg
 
 FREE = {"empty", "empty_like", "empty_strided", "new_empty", "detach", "alias", "lift_fresh", "_unsafe_view"}
 KERNELS = ("_take_slots", "_times_root", "_scalars", "_stream")
-LAUNCH, NODE, ROUNDS = 20.0, 2.0, 100
+LAUNCH, NODE, ROUNDS, EAGER = 20.0, 2.0, 100, 40
 CPU = torch.device("cpu")
 # Where a family runs as shipped: a configuration, the method there, and trials if not those of the panel.
 FAMILIES: dict[str, tuple[str, str, int | None]] = {
@@ -47,6 +48,10 @@ FAMILIES: dict[str, tuple[str, str, int | None]] = {
     "HE-GP-UCB": ("unknown_hyperparameters.mean", "HE, theorem", None),
     "MLE-GP-UCB": ("unknown_hyperparameters.mean", "MLE, theorem", None),
     "ExpectedUCB": ("unknown_hyperparameters.mean", "Expected, theorem", None),
+    "BKB, one trial": ("bkb.dictionary", "BKB, q = 5", 1),
+    "BKB": ("bkb.dictionary", "BKB, q = 5", None),
+    "BKB, 10,000 arms": ("bkb.many_arms", "BKB, persistent", None),
+    "BBKB": ("bkb.many_arms", "BBKB", None),
 }
 
 
@@ -86,23 +91,25 @@ class Cost(NamedTuple):
     """Launches of an eager round; nodes of a captured one, and launches between replays, for each round of a block."""
 
     launches: float
-    nodes: float
-    between: float
     cpu_us: float  # of a round on one thread
+    nodes: float = math.nan
+    between: float = math.nan
 
     def row(self, family: str, where: str) -> str:
         """A row of the table, with the gain of a captured round over the better of an eager one and the CPU's."""
         eager, captured = LAUNCH * self.launches, NODE * self.nodes + LAUNCH * self.between
         gain = min(eager, self.cpu_us) / captured
-        numbers = f"{self.launches:.0f} | {self.nodes:.0f} | {eager:.0f} | {captured:.0f} | {self.cpu_us:.0f}"
-        return f"| {family} | {where} | {numbers} | {gain:.1f} |"
+        numbers = (
+            f"{self.launches:.0f} | {self.nodes:.0f} | {eager:.0f} | {captured:.0f} | {self.cpu_us:.0f} | {gain:.1f}"
+        )
+        return f"| {family} | {where} | {numbers} |".replace("nan", "")
 
 
 def counted(panel: ArmsPanel, label: str) -> Cost:
-    """The cost of a round of a method."""
+    """The cost of a round of a method, which may have no captured one."""
     problem, trials = panel.built(range(panel.trials), CPU), range(panel.trials)
     draws, uniforms = draw_chunk(problem, trials, panel.seed, 0)
-    eager, inside, outside = Launches(), Launches(), Launches()
+    eager, inside, outside = list[int](), Launches(), Launches()
 
     def capture(device: torch.device, work: Any) -> Any:
         with inside:
@@ -110,22 +117,26 @@ def counted(panel: ArmsPanel, label: str) -> Cost:
         return lambda: torch.empty(1).zero_()  # the launch of the graph
 
     with on_cuda_path(), torch.no_grad():
-        state, traces = start_state(panel.methods[label], problem, panel.rounds), Traces(10**4, problem)
+        state, traces = (
+            start_state(panel.methods[label], problem, panel.rounds),
+            Traces(10**4, problem, "dictionary" in panel.methods[label].records),
+        )
         one = partial(run_round, panel.methods[label], problem, state)
         blocks = captured_rounds(panel.methods[label], state, one, capture)
-        assert blocks is not None
-        for t in range(100):
-            if blocks.run(draws, uniforms):
+        for t in range(EAGER):
+            if blocks and blocks.run(draws, uniforms):
                 break
-            eager.names.clear()
-            with eager:
+            with Launches() as launches:
                 traces.write(**one(draws[t], uniforms[t]))
+            eager.append(len(launches.names))
             getattr(state.posterior, "filled", torch.empty(0)).fill_(1)  # as the kernels would have
+        if blocks is None:
+            return Cost(statistics.median(eager), cpu_us(panel, label))
         with outside:
             ran = blocks.run(draws, uniforms)
             assert ran is not None
             traces.write(ran[0], **ran[1])
-    return Cost(len(eager.names), len(inside.names) / ran[0], len(outside.names) / ran[0], cpu_us(panel, label))
+    return Cost(statistics.median(eager), cpu_us(panel, label), len(inside.names) / ran[0], len(outside.names) / ran[0])
 
 
 def cpu_us(panel: ArmsPanel, label: str) -> float:
@@ -134,7 +145,10 @@ def cpu_us(panel: ArmsPanel, label: str) -> float:
     rounds = min(panel.rounds, ROUNDS)
 
     def seconds() -> float:
-        state, traces = start_state(algorithm, problem, panel.rounds), Traces(rounds, problem)
+        state, traces = (
+            start_state(algorithm, problem, panel.rounds),
+            Traces(rounds, problem, "dictionary" in algorithm.records),
+        )
         began = time.process_time()
         run_rounds(algorithm, problem, range(panel.trials), panel.seed, traces, state)
         return time.process_time() - began
@@ -152,7 +166,7 @@ def lnso(starts: int, steps: int = 60) -> Cost:
     cpu = 1e6 * (time.process_time() - began) / steps
     with mock.patch.object(linalg, "simulated", True), Launches() as launches:
         fit()
-    return Cost(len(launches.names) / steps, len(launches.names) / steps, 1.0, cpu)
+    return Cost(len(launches.names) / steps, cpu, len(launches.names) / steps, 1.0)
 
 
 def main() -> None:
