@@ -56,8 +56,8 @@ class ArmPosterior(ArmBuffers):
     def begin_block(self) -> tuple[int, ...]:
         """End a full block, and return the sizes of the rounds that come next, first their number; none within a block.
 
-        In the low-rank layout all rows that there is space for count as in use, so that sizes change only with the
-        space. How many are in use is read at the end of a block, which waits for the device.
+        In the low-rank layout sizes change only with the space for rows from now on. How many are in use is read at the
+        end of a block, which waits for the device.
         """
         K = self.pending.shape[1]
         if self.num_pending not in (0, K):
@@ -66,11 +66,10 @@ class ArmPosterior(ArmBuffers):
             _reserve(self, K)
             if self.row_budget < K:
                 return ()
+        self.whole = True
         arm_update.begin_round_(self)
-        if not self.dense:
-            self.num_rows = self.rows.shape[1]
         longer = self.pending.shape[1] > K  # which begins with the next call
-        return () if longer else (K, self.num_rows)
+        return () if longer else (K, self.rows.shape[1])
 
 
 def init(

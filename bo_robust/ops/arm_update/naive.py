@@ -78,6 +78,7 @@ class ArmBuffers:
     group: int = 1
     num_pending: int = 0  # k
     num_rows: int = 0  # Upper bound of `filled` that the host knows. Rows beyond it are not read.
+    whole: bool = False  # But they are read, as zeros, where sizes of a round must stay
     # On a CPU, per trial or group and arm: the pending row of its last pull in this block, and the factor (of a group,
     # ``h``) that makes it C[a, :]
     pulled: dict[tuple[int, int], tuple[int, Any]] = field(default_factory=dict, init=False, repr=False)
@@ -165,7 +166,7 @@ def begin_round_(buffers: ArmBuffers) -> None:
     if buffers.num_pending == buffers.pending.shape[1]:
         end_block_(buffers)
         if not buffers.dense:
-            refresh_root_(buffers, slice(None), buffers.num_rows, branch_free=True)
+            refresh_root_(buffers, slice(None), min(buffers.num_rows, buffers.rows.shape[1]), branch_free=True)
 
 
 def _dense_rows(buffers: ArmBuffers, arms: Tensor) -> Tensor:
@@ -177,7 +178,9 @@ def _dense_rows(buffers: ArmBuffers, arms: Tensor) -> Tensor:
 def _low_rank_rows_(buffers: ArmBuffers, arms: Tensor, kernel: PriorRows) -> Tensor:
     """C_base[a, :], ``s x n``. Stores the prior row of a new arm first. No branch on data."""
     s, n = buffers.mean.shape
-    m = buffers.num_rows = min(buffers.num_rows + 1, buffers.rows.shape[1])
+    capacity = buffers.rows.shape[1]
+    buffers.num_rows = min(buffers.num_rows + 1, capacity)
+    m = capacity if buffers.whole else buffers.num_rows
     rows, row_arm, root = buffers.rows[:, :m], buffers.row_arm[:, :m], buffers.root[:, :m, :m]
     index = arms.unsqueeze(1)
     slot = buffers.slots.gather(1, index)
@@ -229,7 +232,7 @@ def apply_(buffers: ArmBuffers, row: Tensor, arms: Tensor, rewards: Tensor, coun
 
 def end_block_(buffers: ArmBuffers) -> None:
     """Take the pending rounds into C_base and start a new block. R is stale until :func:`refresh_root_`."""
-    k, m = buffers.num_pending, buffers.num_rows
+    k, m = buffers.num_pending, min(buffers.num_rows, buffers.rows.shape[1])
     if buffers.dense:
         pending = buffers.pending[:, :k]
         buffers.rows.baddbmm_(pending.mT, pending, alpha=-1.0)
