@@ -75,7 +75,7 @@ def _low_rank(buffers: ArmBuffers, arms: Tensor, kernel: PriorRows) -> tuple[Ten
     new_slot = torch.empty_like(arms)
     given = (arms, prior, buffers.slots, buffers.row_arm, buffers.filled, buffers.block_filled, at_rows, new_slot)
     _take_slots[(s,)](*given, n, capacity, BLOCK=COLUMN, num_warps=NUM_WARPS)
-    grid, shared = (triton.cdiv(capacity, ROOT), s), (buffers.root, buffers.block_filled)
+    grid, shared = (s, triton.cdiv(capacity, ROOT)), (buffers.root, buffers.block_filled)
     for transposed, x, out in ((False, at_rows, products), (True, products, weights)):
         _times_root[grid](*shared, x, out, capacity, TRANSPOSED=transposed, B=ROOT, num_warps=NUM_WARPS)
     return prior, weights, new_slot
@@ -123,8 +123,8 @@ def _times_root(  # type: ignore[no-untyped-def]
     root, block_filled, x, out, capacity, TRANSPOSED: tl.constexpr, B: tl.constexpr
 ):
     """One program: B entries of R x, or of R^T x, of one trial. R is lower triangular."""
-    trial = tl.program_id(1).to(tl.int64)
-    first = tl.program_id(0) * B
+    trial = tl.program_id(0).to(tl.int64)
+    first = tl.program_id(1) * B  # CUDA allows 65535 of these
     old = tl.load(block_filled + trial).to(tl.int32)
     i = first + tl.arange(0, B)
     total = tl.zeros((B, B), dtype=x.dtype.element_ty)
