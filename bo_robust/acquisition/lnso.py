@@ -175,11 +175,6 @@ class _Adam:
         self.parameters = parameters
         self.moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
 
-    def begin(self) -> None:
-        """Forget all steps."""
-        for moment in chain(*self.moments):
-            moment.zero_()
-
     def step(self, gradients: list[Tensor], size: float | Tensor, root: float | Tensor) -> None:
         for parameter, (mean, square), gradient in zip(self.parameters, self.moments, gradients, strict=True):
             mean.lerp_(gradient, 0.1)
@@ -213,8 +208,8 @@ def _loop(adam: _Adam, step: Callable[..., None], tables: list[Tensor], schedule
     captured = Repeated("Steps of LNSO", counted, like.device)
 
     def loop() -> None:
-        adam.begin()
-        at.zero_()
+        for x in (at, *chain(*adam.moments)):
+            x.zero_()
         for i, now in enumerate(schedule):
             if on_cuda(like):
                 captured()

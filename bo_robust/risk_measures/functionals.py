@@ -31,6 +31,7 @@ from torch import Tensor
 from bo_robust.ops.weighted_quantile import quantile_index, sorted_masses, supported, tail_weights
 from bo_robust.utils import specs
 from bo_robust.utils.input_checks import Nonnegative, check_fields, check_tensor, is_number, outside_package, quoted
+from bo_robust.utils.linalg import on_cuda
 
 __all__ = [
     "FUNCTIONALS",
@@ -118,11 +119,10 @@ class _Selecting(Functional):
         Never empty, even after rounding. Of a value at risk, P(l <= VaR(l)) >= alpha > P(u < VaR(u)), and both sums are
         exact; in the worst case the point of smallest l has u(z) >= min u.
         """
-        bounds = torch.stack([lower, upper])
-        if probabilities is None or probabilities.ndim == 1:
-            low, high = self(bounds, probabilities)
+        if on_cuda(lower) and (probabilities is None or probabilities.ndim == 1):  # half the launches
+            low, high = self(torch.stack([lower, upper]), probabilities)
         else:
-            low, high = self(bounds, probabilities.expand_as(bounds))
+            low, high = self(lower, probabilities), self(upper, probabilities)
         return _between(lower, upper, low, high, probabilities)
 
 
