@@ -184,19 +184,13 @@ class _Adam:
 
 
 def _schedule(steps: int, rate: float) -> list[Numbers]:
-    """Of each of Adam's steps: its size, < 0, from a rate that falls to zero; root of the weight of its second moment.
-
-    Both include the corrections for moments that began at zero.
-    """
+    """Of each of Adam's steps: its size, < 0, as the rate falls to zero; the root of its second moment's correction."""
     sizes = [-(rate * (1.0 - step / steps)) / (1.0 - 0.9 ** (step + 1)) for step in range(steps)]
     return [(size, math.sqrt(1.0 - 0.999 ** (step + 1))) for step, size in enumerate(sizes)]
 
 
 def _loop(adam: _Adam, step: Callable[..., None], tables: list[Tensor], schedule: list[Numbers]) -> Callable[[], None]:
-    """Steps on a row of each table, ``steps x ...``, and the numbers of the schedule; on CUDA a step is a graph.
-
-    A graph finds its row by a count on the device, which takes a launch for each table.
-    """
+    """Steps on a row of each table, ``steps x ...``, and of the schedule; on CUDA a graph, which counts its rows."""
     like = adam.parameters[0]
     at, numbers = like.new_zeros(1, dtype=torch.long), like.new_tensor(schedule)
 

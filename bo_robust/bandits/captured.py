@@ -26,7 +26,6 @@ from bo_robust.bandits.base import ArmAlgorithm, State
 from bo_robust.bandits.posteriors.arm_kernel import ArmKernel
 from bo_robust.confidence.base import needs_of
 from bo_robust.ops.cuda_graphs import Capture, can_capture, cuda_graph, reason_of, warn_once
-from bo_robust.utils.covariance import Covariance
 from bo_robust.utils.round_numbers import RoundNumbers, is_capturable
 
 Column: TypeAlias = Tensor | float
@@ -69,21 +68,14 @@ def why_not(algorithm: ArmAlgorithm, state: State) -> str | None:
         return "they read the device, or what they do depends on the round"
     widths = [width for width in _widths(algorithm) if needs_of(width)]  # others are called between replays
     functionals = [algorithm.functional] if hasattr(algorithm, "functional") else []
-    for called in (*widths, *functionals, *_covariances(state.posterior)):
+    kernel = getattr(getattr(state.posterior, "flat", state.posterior), "kernel", None)
+    covariances = [kernel.covariance] if kernel and kernel.matrix is None else []  # a matrix is not evaluated anew
+    for called in (*widths, *functionals, *covariances):
         if not is_capturable(called):
             return f"{type(called).__name__} does not say that it can be captured"
     if not getattr(state.posterior, "has_blocks", False):
         return f"a {type(state.posterior).__name__} has no blocks of equal rounds here"
     return None
-
-
-def _covariances(posterior: Any) -> Iterator[Covariance]:
-    """The covariance functions that are evaluated anew each round."""
-    for part in (getattr(posterior, field.name) for field in dataclasses.fields(posterior)):
-        if isinstance(part, ArmKernel):
-            yield from [] if part.matrix is not None or part.covariance is None else [part.covariance]
-        elif dataclasses.is_dataclass(part):
-            yield from _covariances(part)
 
 
 class CapturedRounds:
