@@ -1,5 +1,7 @@
 """CUDA graphs on a CPU: the operations of some work are recorded without effect, and run again for each replay."""
 
+from functools import partial
+
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -68,8 +70,8 @@ class Graphs:
         for storage, before in graph.before.values():
             storage.copy_(before)
         self.graphs.append(graph)
-        return self.replay
+        return partial(self.replay, graph)
 
-    def replay(self):
+    def replay(self, graph):
         self.replays += 1
-        self.graphs[-1].replay()
+        graph.replay()

@@ -134,11 +134,11 @@ def test_layouts_and_changes_on_cuda(kernel, simulated, monkeypatch):
     ("options", "bytes_", "words"),
     [
         ({}, 71_040, "3 x 40 trials and arms take 6.62e-05 GiB, .* at once, float32, dense=False"),
-        ({"dense": False, "rounds": 9}, 171_840, "at once, float32, fewer rounds or fewer arms"),
+        ({"dense": False, "rounds": 9}, 110_400, "at once, float32, fewer rounds or fewer arms"),
     ],
 )
 def test_what_does_not_fit_is_said_before_it_is_allocated(options, bytes_, words, kernel, simulated, monkeypatch):
-    """Dense 3 (40^2 + 34 x 40) numbers; low rank 3 (40 (40 + 40) + 40 + 98 x 40), slots included."""
+    """Dense 3 (40^2 + 34 x 40) numbers; low rank 3 (40 (40 + 40) + 40 + 34 x 40), slots included."""
     monkeypatch.setattr(arm_states, "free_bytes", lambda mean: bytes_)
     arm_states.init(kernel, 0.1, 3, **options)
     monkeypatch.setattr(arm_states, "free_bytes", lambda mean: bytes_ - 1)

@@ -3,16 +3,20 @@
 A launch is an operation of torch that is neither a view nor an allocation. Triton's kernels run as their references.
 """
 
+import dataclasses
+from importlib import import_module
+
 import pytest
 import torch
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks import launches
+from benchmarks.launches import KERNELS, Launches
 from benchmarks.methods.published import LogWidth
 from bo_robust.bandits import ATAGPUCB, BBKB, GPUCB
 from bo_robust.bandits.captured import captured_rounds
-from bo_robust.bandits.posteriors import arm_kernel
+from bo_robust.bandits.posteriors import arm_kernel, arms
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import ConstantWidth
 from bo_robust.confidence.truncation import TGPTruncation
@@ -24,32 +28,13 @@ from bo_robust.utils.covariance import Matern, SquaredExponential
 from bo_robust.utils.linalg import all_numbers
 
 pytestmark = pytest.mark.usefixtures("simulated")
-FREE = {"empty", "empty_like", "empty_strided", "new_empty", "detach", "alias", "lift_fresh", "_unsafe_view"}
-
-
-class Launches(TorchDispatchMode):
-    """Counts launches, by name."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        schema = func._schema
-        returns = [r.alias_info for r in schema.returns]
-        view = all(info is not None and not info.is_write for info in returns) and returns
-        if schema.name == "aten::equal" and args[0].shape != args[1].shape:
-            return False  # known on the host
-        if not view and schema.name.split("::")[1] not in FREE:
-            self.names.append(schema.name)
-        return func(*args, **(kwargs or {}))
 
 
 def counted(call):
     call()  # caches
-    with Launches() as launches:
+    with Launches() as launched:
         call()
-    return launches.names
+    return launched.names
 
 
 def test_views_and_allocations_are_no_launches():
@@ -80,6 +65,11 @@ def test_a_selection_of_gp_ucb_is_four_launches():
     assert len(counted(lambda: algorithm.select(state, uniform))) <= 4
 
 
+def specialized(x):
+    """What Triton compiles another binary for."""
+    return (x.dtype, x.data_ptr() % 16 == 0) if isinstance(x, torch.Tensor) else (type(x), x == 1, x % 16 == 0)
+
+
 @pytest.fixture
 def triton_counted(monkeypatch):
     """The fused arm update in place of the plain one, its kernels counted and not run."""
@@ -87,12 +77,22 @@ def triton_counted(monkeypatch):
     from bo_robust.ops.arm_update import fused, naive
 
     class Kernel:
-        def __getitem__(self, grid):
-            return lambda *args, **kwargs: torch.empty(1).zero_()  # one launch
+        def __init__(self, kernel):
+            self.names, self.binaries = kernel.arg_names, set()
 
-    for name in ("_take_slots", "_scalars", "_stream"):
-        monkeypatch.setattr(fused, name, Kernel())
+        def __getitem__(self, grid):
+            return self.launch
+
+        def launch(self, *args, **kwargs):
+            given = dict(zip(self.names, args, strict=False)) | kwargs
+            self.binaries.add(str([specialized(x) for name, x in given.items() if name not in fused.GROWING]))
+            torch.empty(1).zero_()  # one launch
+
+    kernels = [Kernel(getattr(fused, name)) for name in KERNELS]
+    for name, kernel in zip(KERNELS, kernels, strict=True):
+        monkeypatch.setattr(fused, name, kernel)
     monkeypatch.setattr(naive, "update_", fused.update_)
+    return kernels
 
 
 @pytest.mark.parametrize(("n", "most"), [(50, 6), (40_000, 21)], ids=["dense", "low rank"])
@@ -111,6 +111,24 @@ def test_a_round_of_gp_ucb_launches_few_kernels(n, most, triton_counted):
 
     names = counted(one_round)
     assert len(names) <= most, names
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_later_blocks_launch_binaries_of_the_first(dense, triton_counted, monkeypatch):
+    """A capture cannot load another one. With 3 trials every second row of rewards begins at a multiple of 16 bytes."""
+    algorithm, rows = GPUCB(LogWidth()), torch.rand(96, 3, dtype=torch.float64)
+    kernel = ArmKernel.from_covariance(Matern(2.5, 0.5), torch.rand(50, 2, dtype=torch.float64))
+    monkeypatch.setattr(arms, "is_dense", lambda like, trials: dense)
+    state, blocks = algorithm.init(kernel, 0.1, 3, rounds=96), []
+    state.posterior.filled.fill_(1)  # as if the first round had run
+    for row in rows:
+        if state.posterior.begin_block():
+            blocks.append([set() for _ in triton_counted])
+            for launched, binaries in zip(triton_counted, blocks[-1], strict=True):
+                launched.binaries = binaries
+        algorithm.observe(state, algorithm.select(state, row).arms, row)
+    assert [len(binaries) for binaries in blocks[0]] == [0 if dense else 1, 0 if dense else 2, 2, 1]
+    assert all(found <= first for block in blocks for found, first in zip(block, blocks[0], strict=True))
 
 
 def test_a_covariance_row_is_ten_launches():
@@ -135,6 +153,24 @@ def test_a_round_of_ata_is_80_launches(root):
     assert len(counted(one_round)) <= 80
 
 
+@pytest.mark.parametrize(("family", "most"), [("GP-UCB", 16), ("TGP-UCB", 30), ("V-UCB", 60), ("HE-GP-UCB", 108)])
+def test_a_captured_round_has_few_nodes(family, most, monkeypatch):
+    """Reward and traces included; V-UCB had 116."""
+    monkeypatch.setattr(launches, "cpu_us", lambda panel, label: 0.0)
+    name, label, _ = launches.FAMILIES[family]
+    panel = dataclasses.replace(import_module(f"configs.{name}").PANELS[0], trials=3)
+    if family == "V-UCB":
+        panel = dataclasses.replace(panel, problem=dataclasses.replace(panel.problem, designs=3))
+    cost = launches.counted(panel.made(torch.device("cpu")), label)
+    assert int(cost.nodes) <= most
+    assert cost.between <= 1.0
+
+
+def test_a_step_of_lnso_is_53_launches():
+    """And 8 at the beginning of all steps."""
+    assert launches.lnso(2, 3).launches <= 53 + 8 / 3
+
+
 def test_a_captured_block_is_one_replay():
     """And a launch for each input, column and entry of the state that moves: below one a round."""
     algorithm = GPUCB(LogWidth())
@@ -155,10 +191,10 @@ def test_a_captured_block_is_one_replay():
         assert blocks.run(noise[t:], noise[t:]) is None
         one_round(noise[t], noise[t])
     assert blocks.run(noise, noise)[0] == 32
-    with Launches() as launches:
+    with Launches() as launched:
         assert blocks.run(noise, noise)[0] == 32
     assert len(replays) == 2
-    assert len(launches.names) <= 8, launches.names
+    assert len(launched.names) <= 8, launched.names
 
 
 WAITS = {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal"}
@@ -171,9 +207,9 @@ def test_making_eight_candidates_waits_five_times(monkeypatch):
     settings = candidate_grid(lengthscale=(0.1, 0.8), noise_var=0.01, num=8)
     candidates = [candidate(**each) for each in settings]
     waits.clear()
-    with Launches() as launches:
+    with Launches() as launched:
         CandidateEnsemble(X, X.sum(-1, keepdim=True), candidates)
-    waits.extend(name for name in launches.names if name in WAITS)
+    waits.extend(name for name in launched.names if name in WAITS)
     assert len(waits) <= 5, waits
 
 
@@ -209,9 +245,9 @@ def test_a_round_of_bbkb_in_a_batch_is_21_launches_and_a_wait(trials, monkeypatc
     rounds = []
     for _ in range(20):
         waits.clear()
-        with Launches() as launches:
+        with Launches() as launched:
             arms = algorithm.select(state, uniform).arms
             algorithm.observe(state, arms, uniform, uniform)
-        waits.extend(name for name in launches.names if name in WAITS)
-        rounds.append((len(launches.names), len(waits)))
+        waits.extend(name for name in launched.names if name in WAITS)
+        rounds.append((len(launched.names), len(waits)))
     assert sum(count <= 21 and waited <= 1 for count, waited in rounds) >= 12  # the others begin or end a batch

@@ -256,7 +256,10 @@ def run_rounds(
     horizon, among = traces.horizon, problem.design_arms or problem.num_arms
     arms = [stream(seed, "initial", trial).integers(among, size=initial) for trial in trials]
     design = torch.from_numpy(np.stack(arms, 1)).to(problem.f.device)
-    blocks = captured_rounds(algorithm, state, partial(run_round, algorithm, problem, state), capture)
+    calls = next(kind for kind in type(problem.rewards).__mro__ if "__call__" in vars(kind))
+    blocks = None
+    if vars(calls).get("capturable", False):
+        blocks = captured_rounds(algorithm, state, partial(run_round, algorithm, problem, state), capture)
     while traces.rounds < horizon:
         chunk = traces.rounds // CHUNK_ROUNDS
         begin, stop = chunk * CHUNK_ROUNDS, min(horizon, (chunk + 1) * CHUNK_ROUNDS)
@@ -288,8 +291,7 @@ def run_round(
         reach = posterior.variance.sqrt().mul_(width.unsqueeze(1) if isinstance(width, Tensor) else width)
         # Where sigma is rounding of the prior, so is |f - mu|: a billionth of the prior scale counts as covered.
         slack = 1e-9 if posterior.mean.dtype == torch.float64 else 1e-4
-        covered = (problem.f - posterior.mean).abs_() <= reach.add_(slack)
-        coverage = covered.to(reach.dtype).mean(1)
+        coverage = (problem.f - posterior.mean).abs_().le_(reach.add_(slack)).mean(1)
     rewards = problem.rewards(problem.f, selection.arms, draws)
     info = (algorithm.observe if chosen else algorithm.observe_initial)(state, selection.arms, rewards, uniform)
     if problem.num_conditions > 1 and hasattr(algorithm, "recommend"):

@@ -9,7 +9,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -86,6 +86,9 @@ class Movable:
 
 class RewardModel(Movable, ABC):
     """How rewards arise: a model draws random numbers for a trial, then maps them to the reward of any arm."""
+
+    # Whether the class's own `__call__` reads no number back to the host, so that a CUDA graph can repeat it
+    capturable: ClassVar[bool] = False
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:

@@ -34,6 +34,8 @@ def signs(rng: np.random.Generator, rounds: int) -> np.ndarray:
 class OnePointSpikes(RewardModel):
     """Noise of +-magnitude, equally likely, at ONE arm of each trial (Ray Chowdhury & Gopalan 2019, Fig. 1f)."""
 
+    capturable: ClassVar[bool] = True
+
     points: Tensor  # the noisy arm of every trial, ``s`` integer
     magnitude: float = 10.0
     signs: Tensor | None = None  # the sign of every trial, ``s``; without them it is drawn at every pull
@@ -49,6 +51,8 @@ class OnePointSpikes(RewardModel):
 @dataclass(frozen=True, eq=False)
 class TableRewards(RewardModel):
     """A reward is the arm's entry in a uniformly random row of ``table``, ``m x n``; f has no part."""
+
+    capturable: ClassVar[bool] = True
 
     table: Tensor
 
@@ -82,6 +86,8 @@ class NoiseModel(RewardModel):
 
 class Additive(NoiseModel):
     """Base of symmetric additive noise: a reward is f(arm) plus the first random number."""
+
+    capturable: ClassVar[bool] = True
 
     def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
         return mean_at(f, arms) + draws[:, 0]
@@ -212,6 +218,8 @@ class RareSpikes(Additive):
 @dataclass(frozen=True)
 class ParetoRewards(NoiseModel):
     """A reward is (f/2) P, f >= 0, with P Pareto of shape 2 and minimum 1 (Ray Chowdhury & Gopalan 2019, sec. 6)."""
+
+    capturable: ClassVar[bool] = True
 
     default_alpha = 0.9  # as in the paper; the variance is infinite
 

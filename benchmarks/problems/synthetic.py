@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -173,6 +173,8 @@ class HardRewards(RewardModel):
 
     The mean is f, and E|y|^(1+alpha) = (v / 2 gap) |f| <= v for |f| <= 2 gap.
     """
+
+    capturable: ClassVar[bool] = True
 
     gap: float
     v: float

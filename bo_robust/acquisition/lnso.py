@@ -14,6 +14,7 @@ points takes a tenth of the time, for the same regret after 60 rounds.
 
 import math
 from collections.abc import Callable
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -25,12 +26,14 @@ from bo_robust.risk_measures.environments import ContinuousEnvironment
 from bo_robust.risk_measures.functionals import ValueAtRisk
 from bo_robust.risk_measures.selection_rules import select_by_rule
 from bo_robust.utils.input_checks import check_bounds, check_count, check_positive
+from bo_robust.utils.linalg import on_cuda
 
 BLOCK = 8  # points of a posterior call. 32,000 points, 30 data, one thread: 19 ms at 8, 28 ms at 32, 36 ms at 64
 SCALE_POINTS = 64  # designs, and about as many conditions, at which the spread of u over the box is measured
 HIDDEN = 30  # sigmoid units of each of the two hidden layers of a network
 
 Bound = Callable[[Tensor], Tensor]
+Numbers = tuple[float, float]
 
 
 def optimize_lnso(
@@ -152,33 +155,62 @@ def search_lacing_value(
 def _passed(loss: Bound, unit: Tensor, low: Tensor, high: Tensor, steps: int, rate: float) -> list[Tensor]:
     """The points that Adam passes on its way down a loss, from places ``unit`` in the box."""
     adam, passed = _Adam([unit]), []
-    for step in range(steps):
+    for numbers in _schedule(steps, rate):
         z = low + (high - low) * unit
         passed.append(z.detach())
         gradient = torch.autograd.grad(loss(z), unit)[0].nan_to_num(0.0, 0.0, 0.0)  # a broken model moves nothing
         with torch.no_grad():
-            adam.step([gradient], rate * (1.0 - step / steps))
+            adam.step([gradient], *numbers)
             unit.clamp_(0.0, 1.0)
     return passed
 
 
 class _Adam:
-    """Adam (Kingma & Ba 2015) of few small tensors, at a rate of each step's own.
+    """Adam (Kingma & Ba 2015) of few small tensors, with the numbers of a :func:`_schedule`.
 
     torch's takes .15 ms a step, as long as the step of a network itself.
     """
 
     def __init__(self, parameters: list[Tensor]) -> None:
-        self.parameters, self.steps = parameters, 0
+        self.parameters = parameters
         self.moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
 
-    def step(self, gradients: list[Tensor], rate: float) -> None:
-        self.steps += 1
-        first, second = 1.0 - 0.9**self.steps, 1.0 - 0.999**self.steps
+    def step(self, gradients: list[Tensor], size: float | Tensor, root: float | Tensor) -> None:
         for parameter, (mean, square), gradient in zip(self.parameters, self.moments, gradients, strict=True):
             mean.lerp_(gradient, 0.1)
             square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-            parameter.addcdiv_(mean, square.sqrt().div_(math.sqrt(second)).add_(1e-8), value=-rate / first)
+            scaled, value = (mean * size, 1.0) if isinstance(size, Tensor) else (mean, size)
+            parameter.addcdiv_(scaled, square.sqrt().div_(root).add_(1e-8), value=value)
+
+
+def _schedule(steps: int, rate: float) -> list[Numbers]:
+    """Of each of Adam's steps: its size, < 0, as the rate falls to zero; the root of its second moment's correction."""
+    sizes = [-(rate * (1.0 - step / steps)) / (1.0 - 0.9 ** (step + 1)) for step in range(steps)]
+    return [(size, math.sqrt(1.0 - 0.999 ** (step + 1))) for step, size in enumerate(sizes)]
+
+
+def _loop(adam: _Adam, step: Callable[..., None], tables: list[Tensor], schedule: list[Numbers]) -> Callable[[], None]:
+    """Steps on a row of each table, ``steps x ...``, and of the schedule; on CUDA a graph, which counts its rows."""
+    like = adam.parameters[0]
+    at, numbers = like.new_zeros(1, dtype=torch.long), like.new_tensor(schedule)
+
+    def counted() -> None:
+        *rows, now = (table.index_select(0, at).squeeze(0) for table in (*tables, numbers))
+        step(*rows, *now.unbind())
+        at.add_(1)
+
+    captured = Repeated("Steps of LNSO", counted, like.device)
+
+    def loop() -> None:
+        for x in (at, *chain(*adam.moments)):
+            x.zero_()
+        for i, now in enumerate(schedule):
+            if on_cuda(like):
+                captured()
+            else:
+                step(*(table[i] for table in tables), *now)
+
+    return loop
 
 
 def check_continuous(acqf: ValueAtRiskUCB) -> tuple[ContinuousEnvironment, float]:
@@ -248,12 +280,8 @@ def climb(
     center, networks = x.clone(), _first_networks(s, d, generator, x)
     inputs, targets = x.new_empty(fit_steps, s, num_x, d + 1), x.new_empty(fit_steps, s, num_x, num_z)
 
-    def fit_and_climb() -> None:
-        _fit(networks, inputs, targets, alpha, fit_rate)
-        x.copy_(_ascended(networks, x, center, radius, ascent_steps, ascent_rate))
-        center.copy_(torch.where(_distance(x, center) >= radius, x, center))
-
-    one_round = Repeated("Rounds of LNSO", fit_and_climb, x.device)
+    fit = _fitting(networks, inputs, targets, alpha, fit_rate)
+    ascend = _ascending(networks, x, center, radius, ascent_steps, ascent_rate)
     for _ in range(rounds):
         z = environment.sample(fit_steps * num_z, generator).view(fit_steps, num_z, -1)
         offsets = _in_ball((fit_steps, num_x, d), generator, x)
@@ -262,33 +290,39 @@ def climb(
         targets.copy_((u(near, z[:, None, None]) - shift) / scale)
         # A network sees (x - x_c) / r: it moves with its ball. Kept in place, its units saturate after a few.
         inputs.copy_(_with_one((near - center.unsqueeze(1)) / radius))
-        one_round()
+        fit()
+        ascend()
+        center.copy_(torch.where(_distance(x, center) >= radius, x, center))
     return low + (high - low) * x
 
 
-def _fit(networks: list[Tensor], inputs: Tensor, targets: Tensor, alpha: float, first_rate: float) -> None:
+def _fitting(networks: list[Tensor], inputs: Tensor, targets: Tensor, alpha: float, rate: float) -> Callable[[], None]:
     """Adam's steps of the networks in place, one for each minibatch of inputs and of u there."""
-    adam, steps = _Adam(networks), len(inputs)
-    for step in range(steps):
-        units = _units(networks, inputs[step])
+    adam = _Adam(networks)
+
+    def step(x: Tensor, u: Tensor, *numbers: float | Tensor) -> None:
+        units = _units(networks, x)
         # The derivative of the mean of rho_alpha by g: the share of u below g, less alpha.
-        slope = ((targets[step] < units[-1]).to(targets).mean(-1, keepdim=True) - alpha) / targets.shape[2]
-        adam.step(_by_networks(networks, units, slope), first_rate * (1.0 - step / steps))
+        slope = ((u < units[-1]).to(u).mean(-1, keepdim=True) - alpha) / u.shape[1]
+        adam.step(_by_networks(networks, units, slope), *numbers)
+
+    return _loop(adam, step, [inputs, targets], _schedule(len(inputs), rate))
 
 
-def _ascended(
-    networks: list[Tensor], x: Tensor, center: Tensor, radius: float, steps: int, first_rate: float
-) -> Tensor:
-    """Designs after Adam's steps up their networks; one that has left its ball stays."""
-    x = x.clone()
+def _ascending(
+    networks: list[Tensor], x: Tensor, center: Tensor, radius: float, steps: int, rate: float
+) -> Callable[[], None]:
+    """Adam's steps of the designs up their networks, in place; one that has left its ball stays."""
     adam = _Adam([x])
-    for step in range(steps):
+
+    def step(*numbers: float | Tensor) -> None:
         inside, before = _distance(x, center) < radius, x.clone()
         units = _units(networks, _with_one(((x - center) / radius).unsqueeze(1)))
         downhill = -_by_input(networks, units, torch.ones_like(units[-1])).squeeze(1) / radius
-        adam.step([downhill], first_rate * radius * (1.0 - step / steps))
+        adam.step([downhill], *numbers)
         x.copy_(torch.where(inside, x.clamp(0.0, 1.0), before))
-    return x
+
+    return _loop(adam, step, [], _schedule(steps, rate * radius))
 
 
 def _first_networks(s: int, d: int, generator: torch.Generator, template: Tensor) -> list[Tensor]:

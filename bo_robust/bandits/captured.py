@@ -66,9 +66,13 @@ def why_not(algorithm: ArmAlgorithm, state: State) -> str | None:
     """Why rounds cannot be captured, in a few words; None if they can."""
     if not is_capturable(algorithm):
         return "they read the device, or what they do depends on the round"
-    for width in _widths(algorithm):  # one of the round alone is called between replays
-        if needs_of(width) and not is_capturable(width):
-            return f"{type(width).__name__} does not say that it can be captured"
+    widths = [width for width in _widths(algorithm) if needs_of(width)]  # others are called between replays
+    functionals = [algorithm.functional] if hasattr(algorithm, "functional") else []
+    kernel = getattr(getattr(state.posterior, "flat", state.posterior), "kernel", None)
+    covariances = [kernel.covariance] if kernel and kernel.matrix is None else []  # a matrix is not evaluated anew
+    for called in (*widths, *functionals, *covariances):
+        if not is_capturable(called):
+            return f"{type(called).__name__} does not say that it can be captured"
     if not getattr(state.posterior, "has_blocks", False):
         return f"a {type(state.posterior).__name__} has no blocks of equal rounds here"
     return None

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.bandits.base import ArmAlgorithm, PosteriorOverArms, State
+from bo_robust.ops.weighted_quantile import keep_masses
 from bo_robust.risk_measures.functionals import Functional
 from bo_robust.utils.input_checks import Count, is_number, quoted
 from bo_robust.utils.linalg import row_argmax
@@ -32,8 +33,8 @@ def recommended_design(
     pairs = (posterior.mean.shape[0], -1, num_conditions)
     p = probabilities_like(probabilities, posterior.mean.dtype, posterior.mean.device)
     values = functional(posterior.mean.view(pairs), p)
-    queried = posterior.counts.view(pairs).sum(-1) > 0
-    return row_argmax(values.masked_fill(~queried, -math.inf))
+    never_queried = posterior.counts.view(pairs).sum(-1) <= 0
+    return row_argmax(values.masked_fill(never_queried, -math.inf))
 
 
 def check_pairs(num_arms: int, num_conditions: int) -> None:
@@ -64,4 +65,4 @@ def probabilities_like(
     """The probabilities as a tensor; None if all are equal."""
     if probabilities is None or len(set(probabilities)) == 1:
         return None
-    return torch.tensor(probabilities, dtype=dtype, device=device)
+    return keep_masses(torch.tensor(probabilities, dtype=dtype, device=device))

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from bo_robust.bandits.base import Selection, State, checked_state
@@ -71,7 +72,7 @@ class VUCB(PairAlgorithm):
         lower, upper = lower.gather(1, here).squeeze(1), upper.gather(1, here).squeeze(1)
         draws = spread(uniform, 1)[:, 0] if self.selection_rule in RANDOM_RULES else None
         z = select_by_rule(functional.lacing(lower, upper, p), upper - lower, p, self.selection_rule, draws)
-        return Selection(design * self.num_conditions + z, w)
+        return Selection(torch.add(z, design, alpha=self.num_conditions), w)
 
     def recommend(self, state: State) -> Tensor:
         """The queried design of largest F(mu(x, Z)), ``s``; the first design before any query."""

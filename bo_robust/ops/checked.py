@@ -9,7 +9,8 @@ A kernel that reads or writes outside its memory ends CUDA for the whole process
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import Any, TypeVar
@@ -55,20 +56,31 @@ def check(op: str, device: torch.device, dtype: torch.dtype) -> str | None:
     return _found[key]
 
 
-def _difference(op: str, device: torch.device, dtype: torch.dtype) -> str | None:
+@contextmanager
+def _strict_modes_off() -> Iterator[None]:
+    """Allow reading back, which is meant here, and products whose sums have no fixed order."""
     mode = torch.cuda.get_sync_debug_mode() if torch.cuda.is_available() else None
+    deterministic = torch.get_deterministic_debug_mode()
     try:
+        torch.set_deterministic_debug_mode("default")
         if mode is not None:
-            torch.cuda.set_sync_debug_mode("default")  # reading back is meant here
+            torch.cuda.set_sync_debug_mode("default")
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(deterministic)
+        if mode is not None:
+            torch.cuda.set_sync_debug_mode(mode)
+
+
+@_strict_modes_off()
+def _difference(op: str, device: torch.device, dtype: torch.dtype) -> str | None:
+    try:
         cases = import_module("bo_robust.ops.cases")
         template = torch.empty(0, dtype=dtype, device=device)
         if not agree(op, cases.CASES[op], template):
             return "its results differ from those of the naive path"
     except Exception as error:
         return _said(error)
-    finally:
-        if mode is not None:
-            torch.cuda.set_sync_debug_mode(mode)
     return None
 
 

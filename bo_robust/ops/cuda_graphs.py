@@ -34,8 +34,11 @@ def _stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def cuda_graph(device: torch.device, work: Work) -> Work:
-    """Capture ``work`` on a CUDA device; ``RuntimeError`` if it waits for the device, or memory is short."""
-    graph = torch.cuda.CUDAGraph()
+    """Capture ``work`` on a CUDA device; ``RuntimeError`` if it waits for the device, or memory is short.
+
+    ``AssertionError`` if the graph is empty, since the work then ran at once.
+    """
+    graph = torch.cuda.CUDAGraph(keep_graph=True)  # for the count
     with _one_at_a_time, torch.cuda.device(device), _no_collection():
         stream = torch.cuda.current_stream()
         try:
@@ -44,7 +47,20 @@ def cuda_graph(device: torch.device, work: Work) -> Work:
                 work()
         finally:  # a capture that fails does not give the stream back
             torch.cuda.set_stream(stream)
+        if _num_nodes(graph) == 0:
+            raise AssertionError(f"a CUDA graph of {device} is empty; set BO_ROBUST_OPS=naive, and report this line.")
+        graph.instantiate()
     return graph.replay
+
+
+def _num_nodes(graph: torch.cuda.CUDAGraph) -> int | None:
+    """How many operations a graph has; None without NVIDIA's bindings, which torch for CUDA brings along from 2.12."""
+    try:
+        from cuda.bindings import runtime
+    except ImportError:
+        return None
+    count: int = runtime.cudaGraphGetNodes(graph.raw_cuda_graph(), numNodes=0)[-1]
+    return count
 
 
 @contextmanager

@@ -17,6 +17,7 @@ argsort takes 6 ms (torch 38 ms) and the k-th value 1.6 ms (torch 12 ms).
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -46,9 +47,12 @@ def quantile_index(values: Tensor, weights: Tensor | None, alpha: float) -> Tens
         k = max(1, math.ceil(w * (alpha - _tolerance(values))))
         return _kth_index(values, k)
     order, mass = sorted_masses(values, weights)
-    needed = (mass[..., -1:].double() * (alpha - _tolerance(weights))).ceil_().long().clamp_(min=1)
-    # The clamp matters only if all weights are zero or NaN.
-    place = (mass < needed).sum(-1, keepdim=True).clamp_(max=mass.shape[-1] - 1)
+    if (kept := _kept(weights)) is not None:
+        place = (mass < max(1, math.ceil(kept.total * (alpha - _tolerance(weights))))).sum(-1, keepdim=True)
+    else:
+        needed = (mass[..., -1:].double() * (alpha - _tolerance(weights))).ceil_().long().clamp_(min=1)
+        # The clamp matters only if all weights are zero or NaN.
+        place = (mass < needed).sum(-1, keepdim=True).clamp_(max=mass.shape[-1] - 1)
     return order.gather(-1, place).squeeze(-1)
 
 
@@ -75,12 +79,46 @@ def sorted_masses(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tenso
     if weights is None:
         masses = torch.ones(values.shape[-1], dtype=torch.long, device=values.device)
     else:
-        p = weights.detach().double()
-        # Scaled to a sum of 2^52, they are whole numbers that float64 and int64 both hold exactly.
-        masses = (p / p.sum(-1, keepdim=True) * 2.0**52).round_().long()
+        kept = _kept(weights)
+        masses = _whole(weights) if kept is None else kept.masses
     values = values.detach()
     order = values.argsort(dim=-1, stable=True) if on_cuda(values) else torch.from_numpy(values.numpy().argsort(-1))
     return order, (masses[order] if masses.ndim == 1 else masses.gather(-1, order)).cumsum(-1)
+
+
+class Masses(NamedTuple):
+    """Weights as whole numbers, ``w``, their sum, and whether none is zero."""
+
+    masses: Tensor
+    total: int
+    positive: bool
+
+
+def keep_masses(weights: Tensor) -> Tensor:
+    """The same weights, ``w``, with their :class:`Masses` as an attribute, so that no quantile makes them again.
+
+    They are probabilities, and nobody may write to them. On CUDA a quantile takes 10 launches fewer.
+    """
+    masses = _whole(weights.cpu())
+    kept = Masses(masses.to(weights.device), int(masses.sum()), bool((weights > 0).all()))
+    weights.masses = kept  # type: ignore[attr-defined]
+    return weights
+
+
+def supported(mask: Tensor, weights: Tensor | None) -> Tensor:
+    """Without points of weight zero, ``... x w`` bool."""
+    kept = None if weights is None else _kept(weights)
+    return mask if weights is None or (kept and kept.positive) else mask & (weights > 0)
+
+
+def _kept(weights: Tensor) -> Masses | None:
+    return getattr(weights, "masses", None)
+
+
+def _whole(weights: Tensor) -> Tensor:
+    """Scaled to a sum of 2^52, weights are whole numbers that float64 and int64 both hold exactly."""
+    p = weights.detach().double()
+    return (p / p.sum(-1, keepdim=True) * 2.0**52).round_().long()
 
 
 def _kth_index(values: Tensor, k: int) -> Tensor:

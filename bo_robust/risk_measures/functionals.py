@@ -28,9 +28,10 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
-from bo_robust.ops.weighted_quantile import quantile_index, sorted_masses, tail_weights
+from bo_robust.ops.weighted_quantile import quantile_index, sorted_masses, supported, tail_weights
 from bo_robust.utils import specs
 from bo_robust.utils.input_checks import Nonnegative, check_fields, check_tensor, is_number, outside_package, quoted
+from bo_robust.utils.linalg import on_cuda
 
 __all__ = [
     "FUNCTIONALS",
@@ -70,6 +71,9 @@ class Functional(ABC):
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    # Whether it reads no number back to the host, so that a CUDA graph can repeat it; a subclass says so anew
+    capturable: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
@@ -115,7 +119,11 @@ class _Selecting(Functional):
         Never empty, even after rounding. Of a value at risk, P(l <= VaR(l)) >= alpha > P(u < VaR(u)), and both sums are
         exact; in the worst case the point of smallest l has u(z) >= min u.
         """
-        return _between(lower, upper, self(lower, probabilities), self(upper, probabilities), probabilities)
+        if on_cuda(lower) and (probabilities is None or probabilities.ndim == 1):  # half the launches
+            low, high = self(torch.stack([lower, upper]), probabilities)
+        else:
+            low, high = self(lower, probabilities), self(upper, probabilities)
+        return _between(lower, upper, low, high, probabilities)
 
 
 @dataclass(frozen=True)
@@ -130,6 +138,8 @@ class ValueAtRisk(_Selecting):
         ValueError: if alpha, the probability of the lower tail, is not in (0, 1).
     """
 
+    capturable: ClassVar[bool] = True
+
     alpha: LowerTail
 
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
@@ -143,6 +153,8 @@ class CVaR(Functional):
     The point at the quantile counts with only as much of its probability as completes alpha, so that this is exact for
     finitely many points. ``alpha`` is that of :class:`ValueAtRisk`.
     """
+
+    capturable: ClassVar[bool] = True
 
     alpha: LowerTail
 
@@ -174,6 +186,8 @@ class Expectile(Functional):
     bad the bad conditions are. ``ValueError`` if tau is not in (0, 1).
     """
 
+    capturable: ClassVar[bool] = True
+
     tau: float
 
     def __post_init__(self) -> None:
@@ -199,6 +213,8 @@ class Expectile(Functional):
 class WorstCase(_Selecting):
     """Minimum of h over the points of positive probability: VaR as alpha -> 0, the objective of StableOpt."""
 
+    capturable: ClassVar[bool] = True
+
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         check_tensor("values", values)
         supported = values if probabilities is None else values.masked_fill(probabilities <= 0, math.inf)
@@ -208,6 +224,8 @@ class WorstCase(_Selecting):
 @dataclass(frozen=True)
 class Mean(Functional):
     """E h(Z)."""
+
+    capturable: ClassVar[bool] = True
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         check_tensor("values", values)
@@ -238,6 +256,8 @@ class MeanVariance(Functional):
     Raises:
         ValueError: if the weight (unit: 1 / unit of f) is negative or not finite.
     """
+
+    capturable: ClassVar[bool] = True
 
     weight: Nonnegative
 
@@ -307,4 +327,4 @@ def _spread_and_reach(lower: Tensor, upper: Tensor, probabilities: Tensor | None
 def _between(lower: Tensor, upper: Tensor, low: Tensor, high: Tensor, probabilities: Tensor | None) -> Tensor:
     """Mask of the points z of the support with l(z) <= low and u(z) >= high."""
     mask = (lower <= low.unsqueeze(-1)) & (upper >= high.unsqueeze(-1))
-    return mask if probabilities is None else mask & (probabilities > 0)
+    return supported(mask, probabilities)

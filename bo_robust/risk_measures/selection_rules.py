@@ -34,11 +34,12 @@ def select_by_rule(
         uniform: Draws from [0, 1), ``...``, for the random rules, which raise ``ValueError`` without.
     """
     if selection_rule not in RANDOM_RULES:
+        barred = ~offered
         if density is not None and selection_rule == "probable":
-            ranked = density.expand(offered.shape).masked_fill(~offered, -math.inf)
+            ranked = density.expand(offered.shape).masked_fill(barred, -math.inf)
             top = ranked.amax(-1, keepdim=True)
-            offered = offered & (ranked >= top - (1e-9 if top.dtype == torch.float64 else 1e-6) * top.abs())
-        return gap.masked_fill(~offered, -math.inf).argmax(-1)
+            barred = barred | (ranked < top - (1e-9 if top.dtype == torch.float64 else 1e-6) * top.abs())
+        return gap.masked_fill(barred, -math.inf).argmax(-1)
     if uniform is None:
         raise ValueError(f'the selection rule "{selection_rule}" needs uniform, a draw from [0, 1) per choice.')
     if selection_rule == "uniform":

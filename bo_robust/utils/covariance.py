@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -162,6 +162,8 @@ class SquaredExponential(_Stationary):
         outputscale: k(x, x), > 0.
     """
 
+    capturable: ClassVar[bool] = True
+
     lengthscale: float | tuple[float, ...]
     outputscale: float = 1.0
 
@@ -178,6 +180,8 @@ class Matern(_Stationary):
     With c = sqrt(2 nu) ||x - x'|| / lengthscale, k is outputscale times exp(-c), (1 + c) exp(-c) or
     (1 + c + c^2/3) exp(-c). Other settings are those of :class:`SquaredExponential`.
     """
+
+    capturable: ClassVar[bool] = True
 
     nu: float
     lengthscale: float | tuple[float, ...]

@@ -7,8 +7,9 @@ from botorch.models import SingleTaskGP
 from bo_robust.acquisition import lnso
 from bo_robust.acquisition.lnso import climb, optimize_lnso
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
-from bo_robust.ops.cuda_graphs import Repeated
+from bo_robust.ops.cuda_graphs import Repeated, cuda_graph
 from bo_robust.risk_measures.environments import ContinuousEnvironment
+from bo_robust.utils import linalg
 from tests.graphs import Graphs
 from tests.problems import rand, unit_box
 
@@ -90,14 +91,26 @@ def test_never_worse_than_the_starts(tkwargs):
         assert float(value) >= float(acqf(starts.unsqueeze(1)).max()) - 0.01  # by draws of Z, and by points
 
 
-def test_replayed_rounds_are_the_eager_ones_to_the_bit(monkeypatch):
-    """The first round is eager, the second is recorded; draws and bounds come from outside."""
-    tkwargs, graphs, ends = {"dtype": torch.float64, "device": torch.device("cpu")}, Graphs(), []
+STEPS = {"rounds": 4, "fit_steps": 12, "ascent_steps": 6, "num_x": 7, "num_z": 5}
+
+
+def ends(capture, monkeypatch, tkwargs):
+    monkeypatch.setattr(lnso, "Repeated", partial(Repeated, capture=capture))
     starts = torch.tensor([[0.1], [0.5], [0.95]], **tkwargs)
-    for capture in (None, graphs):
-        repeated = partial(Repeated, capture=capture)
-        monkeypatch.setattr(lnso, "Repeated", repeated)
-        settings = {"rounds": 4, "fit_steps": 12, "ascent_steps": 6, "num_x": 7, "num_z": 5}
-        ends.append(climb(hill, uniform(tkwargs), unit_box(tkwargs, 1), starts, ALPHA, **settings))
-    assert (len(graphs.graphs), graphs.replays) == (1, 3)
-    assert torch.equal(*ends)
+    return climb(hill, uniform(tkwargs), unit_box(tkwargs, 1), starts, ALPHA, **STEPS)
+
+
+def test_replayed_steps_are_the_eager_ones_to_the_bit(monkeypatch):
+    """The first step of each kind is eager, the second is recorded; without a graph they are those of a CPU."""
+    tkwargs, graphs = {"dtype": torch.float64, "device": torch.device("cpu")}, Graphs()
+    eager = ends(None, monkeypatch, tkwargs)
+    monkeypatch.setattr(linalg, "simulated", True)
+    assert torch.equal(ends(graphs, monkeypatch, tkwargs), eager)
+    assert (len(graphs.graphs), graphs.replays) == (2, 4 * 12 - 1 + 4 * 6 - 1)
+
+
+def test_a_graph_of_cuda_replays_the_eager_steps(tkwargs, monkeypatch):
+    if tkwargs["device"].type != "cuda":
+        pytest.skip("needs CUDA: --device cuda")
+    eager = ends(lambda device, work: work, monkeypatch, tkwargs)
+    assert torch.equal(ends(cuda_graph, monkeypatch, tkwargs), eager)

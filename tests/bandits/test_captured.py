@@ -1,11 +1,13 @@
 """Rounds as a graph, on a CPU: the operations of a block are recorded without effect, and run again for each replay."""
 
 import gc
+import sys
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from benchmarks.methods.published import LogWidth
@@ -29,13 +31,17 @@ from bo_robust.bandits import (
     captured,
 )
 from bo_robust.bandits.captured import captured_rounds, why_not
+from bo_robust.bandits.posteriors import arm_kernel
 from bo_robust.bandits.posteriors import arms as arm_states
+from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomizedWidth, SelfNormalizedWidth, TGPWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.ops import cuda_graphs
+from bo_robust.ops.arm_update.naive import rounds_of_a_block
 from bo_robust.ops.cuda_graphs import cuda_graph, warn_once
 from bo_robust.risk_measures.functionals import CVaR
+from bo_robust.utils.covariance import GPyTorchCovariance, SquaredExponential
 from tests.bandits.problems import N, begin, kernel, table
 from tests.graphs import Graphs
 
@@ -78,7 +84,6 @@ def state_tensors(state):
 def start(name, dense, monkeypatch):
     if not dense:
         monkeypatch.setattr(arm_states, "is_dense", lambda like, trials: False)
-        monkeypatch.setattr(arm_states, "LONG_BLOCK", BLOCK)
     return begin(ALGORITHMS[name], kernel("cpu"), 0.1, TRIALS)
 
 
@@ -137,18 +142,44 @@ def test_replayed_blocks_are_the_eager_rounds_to_the_bit(name, dense, simulated,
 
 
 def test_blocks_that_grow_are_captured_anew(simulated, monkeypatch):
-    """Low rank, every arm new: blocks of 4, then of 6 and of 10 rounds, as the rows in use become 24 and 40."""
+    """Low rank, in blocks of a round: space for 20 rows, then for all."""
     states, graphs = [], Graphs()
+    monkeypatch.setattr(arm_states, "FIRST_ROWS", 20)
     for _ in range(2):
         states.append(start("variance", False, monkeypatch))
-        monkeypatch.setattr(arm_states, "ROW_STEP", 24)
-        states[-1].posterior.replace(pending=states[-1].posterior.pending[:, :4].clone())
+        states[-1].posterior.replace(pending=states[-1].posterior.pending[:, :1].clone())
     found = [run("variance", state, capture) for state, capture in zip(states, (graphs, None), strict=True)]
-    assert (len(graphs.graphs), states[0].posterior.pending.shape[1]) == (2, 10)
-    assert graphs.replays >= 8
+    assert (len(graphs.graphs), states[0].posterior.rows.shape[1]) == (2, N)
+    assert graphs.replays >= 60
     assert torch.equal(*found)
     for ours, theirs in zip(*map(state_tensors, states), strict=True):
         assert torch.equal(ours, theirs)
+
+
+def test_blocks_of_many_rows_are_as_long_as_a_part_of_a_chunk(simulated):
+    like = torch.zeros(1)
+    assert [rounds_of_a_block(m, like) for m in (0, 16, 1000, 1024, 5000, 10**6)] == [0, 1, 32, 64, 256, 256]
+
+
+@pytest.mark.parametrize("n", [N, 1000])
+def test_nearly_all_rounds_in_low_rank_are_replayed(n, simulated, monkeypatch):
+    """In chunks of 256 rounds, as the runner has them, of few arms or all new: were 640 and 64."""
+    monkeypatch.setattr(arm_states, "is_dense", lambda like, trials: False)
+    T, algorithm, replayed, captures = 1000, GPUCB(LogWidth()), 0, []
+    state = algorithm.init(ArmKernel.from_matrix(torch.eye(n)), 0.1, 1, rounds=T)
+
+    def one_round(reward, uniform):
+        return {"ok": algorithm.observe(state, torch.tensor([state.round % n]), reward).ok}
+
+    blocks = captured_rounds(algorithm, state, one_round, lambda device, work: captures.append(work) or work)
+    while state.round < T:
+        rest = torch.ones(min(256 - state.round % 256, T - state.round), 1)
+        if ran := blocks.run(rest, rest):
+            replayed += ran[0]
+        else:
+            one_round(rest[0], rest[0])
+    assert len(captures) == 1
+    assert replayed >= 900
 
 
 @pytest.mark.parametrize(("name", "dense"), CASES)
@@ -238,6 +269,10 @@ class Greedy(GPUCB):
         return Selection(state.posterior.mean.argmax(1))
 
 
+class Tail(CVaR):
+    pass
+
+
 class Growing(SelfNormalizedWidth):
     needs = frozenset({"information_gain"})
 
@@ -249,9 +284,21 @@ def test_a_subclass_is_not_taken_for_its_parent(simulated):
     for algorithm, why in (
         (Greedy(LogWidth()), "what they do depends on the round"),
         (GPUCB(Growing(1.0, 1.0, 0.1)), "Growing does not say that it can be captured"),
+        (VUCB(LogWidth(), Tail(0.3), 5), "Tail does not say that it can be captured"),
     ):
         state = begin(algorithm, kernel("cpu"), 0.1, TRIALS)
         assert why in why_not(algorithm, state)
+
+
+def test_a_covariance_function_that_may_read_is_not_captured(simulated, monkeypatch):
+    monkeypatch.setattr(arm_kernel, "MATRIX_MAX_ARMS", 10)
+    X = torch.linspace(0, 1, N, dtype=torch.float64).unsqueeze(1)
+    algorithm = GPUCB(LogWidth())
+    for covariance, why in (
+        (SquaredExponential(0.2), None),
+        (GPyTorchCovariance(RBFKernel()), "GPyTorchCovariance does not say that it can be captured"),
+    ):
+        assert why_not(algorithm, algorithm.init(ArmKernel.from_covariance(covariance, X), 0.1, TRIALS)) == why
 
 
 def test_a_cpu_captures_nothing():
@@ -259,23 +306,24 @@ def test_a_cpu_captures_nothing():
     assert captured_rounds(algorithm, begin(algorithm, kernel("cpu"), 0.1, TRIALS), None) is None
 
 
-def test_a_graph_of_cuda_replays_the_eager_rounds(device):
+@pytest.mark.parametrize(("name", "dense"), CASES)
+def test_a_graph_of_cuda_replays_the_eager_rounds(name, dense, device, monkeypatch):
     """Whatever the version of torch, as nothing fails here."""
     if device.type != "cuda":
         pytest.skip("needs CUDA: --device cuda")
-    f, noise, uniforms = table(TRIALS, ROUNDS, device)
-    for algorithm in ALGORITHMS.values():
-        picks = []
-        for capture in (cuda_graph, refused):
-            state = begin(algorithm, kernel(device), 0.1, TRIALS)
-            blocks, t, rows = captured_rounds(algorithm, state, round_of(algorithm, state, f), capture), 0, []
-            while t < ROUNDS:
-                ran = blocks.run(noise[t:], uniforms[t:]) or (1, round_of(algorithm, state, f)(noise[t], uniforms[t]))
-                rows.append(ran[1]["arms"].clone().view(ran[0], TRIALS))
-                t += ran[0]
-            assert blocks._failed == (capture is refused)
-            picks.append(torch.cat(rows))
-        assert torch.equal(*picks), algorithm
+    if not dense:
+        monkeypatch.setattr(arm_states, "is_dense", lambda like, trials: False)
+    (f, noise, uniforms), algorithm, picks = table(TRIALS, ROUNDS, device), ALGORITHMS[name], []
+    for capture in (cuda_graph, refused):
+        state = begin(algorithm, kernel(device), 0.1, TRIALS)
+        blocks, t, rows = captured_rounds(algorithm, state, round_of(algorithm, state, f), capture), 0, []
+        while t < ROUNDS:
+            ran = blocks.run(noise[t:], uniforms[t:]) or (1, round_of(algorithm, state, f)(noise[t], uniforms[t]))
+            rows.append(ran[1]["arms"].clone().view(ran[0], TRIALS))
+            t += ran[0]
+        assert blocks._failed == (capture is refused)
+        picks.append(torch.cat(rows))
+    assert torch.equal(*picks)
 
 
 def test_each_width_of_its_own_has_room(simulated, monkeypatch):
@@ -326,17 +374,27 @@ def test_each_device_captures_on_a_stream_of_its_own(monkeypatch):
     asked = []
 
     @contextmanager
-    def graph(_, stream, capture_error_mode):
+    def graph(made, stream, capture_error_mode):
         asked.append((stream, gc.isenabled()))
         yield
 
+    def nodes(raw, numNodes):
+        return None, None, raw
+
+    made = SimpleNamespace(replay=None, raw_cuda_graph=lambda: 7, instantiate=lambda: None)
     fakes = {"Stream": str, "graph": graph, "device": lambda _: nullcontext(), "current_stream": lambda: None}
-    fakes |= {"CUDAGraph": lambda: SimpleNamespace(replay=None), "set_stream": lambda _: None}
+    fakes |= {"CUDAGraph": lambda keep_graph: made, "set_stream": lambda _: None}
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
+    bindings = SimpleNamespace(runtime=SimpleNamespace(cudaGraphGetNodes=nodes))
+    for name, module in {"cuda": SimpleNamespace(bindings=bindings), "cuda.bindings": bindings}.items():
+        monkeypatch.setitem(sys.modules, name, module)
     cuda_graphs._stream.cache_clear()
     for index in (0, 1, 0):
         cuda_graph(torch.device("cuda", index), lambda: None)
-    cuda_graphs._stream.cache_clear()
     assert asked == [("cuda:0", False), ("cuda:1", False), ("cuda:0", False)]
+    made.raw_cuda_graph = lambda: 0
+    with pytest.raises(AssertionError, match="a CUDA graph of cuda:1 is empty"):
+        cuda_graph(torch.device("cuda", 1), lambda: None)
+    cuda_graphs._stream.cache_clear()
     assert gc.isenabled()

@@ -1,6 +1,7 @@
 """The loop over arms: its traces, from first principles and by blocks of rounds."""
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from benchmarks.loops.traces import COLUMNS, DICTIONARY_COLUMNS, Traces
 from benchmarks.methods.arms import practical
 from benchmarks.methods.published import LogWidth
 from benchmarks.problems.base import Trials
-from benchmarks.problems.rewards import StudentT
+from benchmarks.problems.rewards import StudentT, TableRewards
 from benchmarks.problems.synthetic import GPDraw, RKHSFunction
 from bo_robust.bandits import BBKB, BKB, GPUCB, HEGPUCB, TGPUCB
 from bo_robust.confidence import ConstantWidth, FiniteWidth
@@ -97,6 +98,21 @@ def test_blocks_of_rounds_leave_the_traces_of_single_rounds(initial, simulated, 
     assert len(replays) >= 5
     for name in COLUMNS:
         torch.testing.assert_close(found[0][name], found[1][name], rtol=0.0, atol=0.0, equal_nan=True)
+
+
+class OwnRewards(TableRewards):
+    def __call__(self, f, arms, draws):
+        return super().__call__(f, arms, draws)
+
+
+def test_rewards_that_may_read_the_host_are_not_captured(simulated):
+    made = GPDraw(num_arms=20).make(Trials(range(2), 0))
+    for rewards, captures in ((made.rewards, 1), (TableRewards(made.f), 1), (OwnRewards(made.f), 0)):
+        problem, algorithm, seen = dataclasses.replace(made, rewards=rewards), GPUCB(LogWidth()), []
+        state = start_state(algorithm, problem, 70)
+        capture = partial(lambda seen, _, work: seen.append(1) or work, seen)
+        run_rounds(algorithm, problem, range(2), 0, Traces(70, problem), state, 0, capture)
+        assert len(seen) == captures
 
 
 def test_only_methods_with_a_dictionary_have_its_columns(device):

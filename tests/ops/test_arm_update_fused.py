@@ -79,8 +79,9 @@ def test_twenty_rounds_and_three_blocks(fused, s, n, dense, dtype, device):
 
 @pytest.mark.parametrize("dense", [True, False])
 def test_tiles_of_every_shape(fused, dense, device, monkeypatch):
-    """400 arms by tiles of 32, 256 and, with fewer rows than are pending, 1024."""
-    for wide, programs, rounds in ((256, 10**9, 8), (256, 1, 8), (1024, 1, 9)):
+    """400 arms by tiles of 32, 256 and, with fewer rows than are pending, 1024; R by tiles of 4."""
+    monkeypatch.setattr(fused, "ROOT", 4)
+    for wide, programs, rounds in ((256, 10**9, 16), (256, 1, 8), (1024, 1, 9)):
         monkeypatch.setattr(fused, "WIDEST", wide)
         monkeypatch.setattr(fused, "PROGRAMS", programs)
         run_rounds(fused, 1, 400, dense, torch.float64, device, rounds, block=7)

@@ -49,6 +49,18 @@ def nothing_found(monkeypatch):
     monkeypatch.setattr(checked, "_found", {})
 
 
+def test_a_check_allows_what_strict_modes_refuse(monkeypatch):
+    """Without CUBLAS_WORKSPACE_CONFIG a product raises in deterministic mode on CUDA."""
+    modes = []
+    monkeypatch.setattr(checked, "agree", lambda *case: modes.append(torch.get_deterministic_debug_mode()) or True)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert checked.check("arm_update", CPU, torch.float32) is None
+        assert (modes, torch.get_deterministic_debug_mode()) == ([0], 2)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 @pytest.fixture
 def fused_on_cpu(fused_module, device, monkeypatch):
     """CPU tensors take the fused path, in Triton's interpreter."""

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bo_robust.ops.weighted_quantile import quantile_index, sorted_masses
+from bo_robust.ops.weighted_quantile import keep_masses, quantile_index, sorted_masses, supported
 
 
 def weighted_quantile(h, p, alpha):
@@ -35,6 +35,16 @@ def test_agrees_with_the_golden_numbers(golden, tkwargs):
         for name in ("lower", "upper"):
             h = torch.tensor(case[name], **tkwargs)
             assert weighted_quantile(h, p, case["alpha"]).tolist() == case[f"var_{name}"]
+
+
+@pytest.mark.parametrize("numerators", [(1, 2, 4, 2, 1), (0, 2, 0, 7, 1)])
+def test_kept_masses_give_the_same_quantiles(numerators, tkwargs):
+    p = torch.tensor(numerators, **tkwargs) / 10
+    kept, values = keep_masses(p.clone()), torch.rand(50, 5, **tkwargs)
+    for alpha in (1e-12, 0.1, 0.3, 0.5, 0.999):
+        assert torch.equal(quantile_index(values, kept, alpha), quantile_index(values, p, alpha))
+    every = torch.ones(50, 5, dtype=torch.bool, device=p.device)
+    assert torch.equal(supported(every, kept), supported(every, p))
 
 
 @settings(max_examples=100, deadline=None)

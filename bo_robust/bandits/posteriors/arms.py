@@ -18,6 +18,7 @@ from torch import Tensor
 from bo_robust.bandits.posteriors.arm_kernel import ROW_BLOCK, ArmKernel, noise_of_trials
 from bo_robust.ops import arm_update
 from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, zeros_like_shape
+from bo_robust.ops.arm_update.naive import rounds_of_a_block
 from bo_robust.utils.input_checks import check_count, check_finite, check_like, check_tensor
 from bo_robust.utils.linalg import entries_at_once, free_bytes, on_cuda
 
@@ -28,7 +29,6 @@ __all__ = ["ArmKernel", "ArmPosterior", "check_pulls", "init", "is_dense", "nois
 # pulled (low rank). Measured on one thread of a CPU.
 DENSE_MAX_ARMS = 256
 FIRST_ROWS = 64  # Covariance rows allocated at first in the low-rank layout
-ROW_STEP = 256  # Rows that count as in use come in such steps where rounds are captured
 SPARE_ROWS = 16  # With fewer rows than this left, more are allocated
 RESERVE_BYTES = 2**31  # Memory that may be reserved at once for covariance rows of rounds to come
 KERNEL_ENTRIES = 1 << 24  # Entries of a dense prior that a GPU evaluates at once
@@ -56,8 +56,8 @@ class ArmPosterior(ArmBuffers):
     def begin_block(self) -> tuple[int, ...]:
         """End a full block, and return the sizes of the rounds that come next, first their number; none within a block.
 
-        In the low-rank layout the rows that count as in use are a multiple of ROW_STEP, so that sizes seldom change.
-        Reading how many are waits for the device, once a block.
+        In the low-rank layout sizes change only with the space for rows from now on. How many are in use is read at the
+        end of a block, which waits for the device.
         """
         K = self.pending.shape[1]
         if self.num_pending not in (0, K):
@@ -66,10 +66,10 @@ class ArmPosterior(ArmBuffers):
             _reserve(self, K)
             if self.row_budget < K:
                 return ()
-            self.num_rows = min(self.rows.shape[1], (self.num_rows // ROW_STEP + 1) * ROW_STEP)
+        self.whole = True
         arm_update.begin_round_(self)
         longer = self.pending.shape[1] > K  # which begins with the next call
-        return () if longer else (K, self.num_rows)
+        return () if longer else (K, self.rows.shape[1])
 
 
 def init(
@@ -116,7 +116,7 @@ def init(
         mean += prior_mean
     dense = is_dense(mean, trials) if dense is None else dense
     if block is None:
-        block = SHORT_BLOCK if dense or n > ROW_BLOCK else LONG_BLOCK
+        block = SHORT_BLOCK if dense or n > ROW_BLOCK or on_cuda(mean) else LONG_BLOCK
     capacity = n if dense else _first_capacity(n, trials, rounds, mean.element_size())
     _check_memory(mean, dense, capacity, block, rounds or 0)
     rows = _dense_prior(kernel, mean) if dense else zeros_like_shape((trials, capacity, n), mean)
@@ -213,7 +213,7 @@ def _check_memory(mean: Tensor, dense: bool, capacity: int, block: int, rounds: 
         return s * item * (held + (pending + 2) * n) / 2**30
 
     last = min(n, max(capacity, rounds))
-    at_first, at_last = needed(capacity, block), needed(last, max(block, 0 if dense else last // 4))
+    at_first, at_last = needed(capacity, block), needed(last, max(block, 0 if dense else rounds_of_a_block(last, mean)))
     remedy = "take fewer trials at once, " + ("float32, " if mean.dtype == torch.float64 else "")
     remedy += "dense=False" if dense else "fewer rounds or fewer arms"
     left = f"{mean.device} has {free / 2**30:.3g} left; {remedy}."

@@ -3,13 +3,14 @@
 A round is bound by reading: with m covariance rows and k pending rows of n arms, (m + k) n numbers. On an H100 it is
 2.4 to 3.2 times as fast as :mod:`naive` (``benchmarks/GPU.md``), and as fast at n = 10^6, m = 1000.
 
-- What depends on the arm alone comes first. ``_take_slots`` finds the place of the arm's row and K_Da, cuBLAS computes
+- What depends on the arm alone comes first. ``_take_slots`` finds the place of the arm's row and K_Da, ``_times_root``
   R^T R K_Da, and ``_scalars`` the variance of the arm, scale, innovation and gain. Nothing is read back to the host.
 - Then ``_stream`` forms the new row tile by tile, stores it and applies it to mean and variance in the same pass. It
   adds up counts and gain as well: should it fail, the round can be run on the naive path as if nothing had been. With
   few arms tiles are narrow and tall, so that enough programs run at once.
-- Rows newer than the block have weight zero and are not read. Their number is read on the device, so the host's bound
-  need not be tight. The prior row of a known arm is not stored again.
+- Rows newer than the block have weight zero and are not read. How many are older is read on the device, so that no
+  launch depends on it: a graph of a block serves until there must be space for more rows. The prior row of a known arm
+  is not stored again.
 - Tiles have a fixed shape for given s and n, and nothing is added atomically: every run gives the same to the bit.
 - The end of a block stays in torch: cuBLAS is at the memory bound there.
 """
@@ -24,8 +25,9 @@ from bo_robust.ops.arm_update.naive import ArmBuffers, PriorRows, begin_round_
 # A tile has TILE_BYTES and from NARROWEST to WIDEST float64 arms (twice as many in float32). PROGRAMS are the goal.
 TILE_BYTES, WIDEST, NARROWEST, PROGRAMS, NUM_WARPS = 1 << 14, 256, 32, 512, 4
 COLUMN = 256  # Rows read at a time where only one arm of each is needed
+ROOT = 32  # Rows and columns of a tile of R
 # Sizes that grow during a run: a kernel specialized to them would be compiled again and again.
-GROWING = ["m", "k", "capacity", "slots"]
+GROWING = ["k", "capacity", "slots"]
 
 
 @torch.no_grad()
@@ -49,7 +51,7 @@ def update_(
         else:
             base, weights, new_slot = _low_rank(buffers, arms, kernel)
         read = (arms, base, weights, buffers.rows, buffers.pending, buffers.mean, buffers.block_filled)
-        sizes = (n, weights.shape[1], k, buffers.rows.shape[1], buffers.pending.shape[1])
+        sizes = (n, k, buffers.rows.shape[1], buffers.pending.shape[1])
         shared = (*read, at_arm, steps, *sizes)
         counted = rewards if counts is None else counts.contiguous()
         own = (rewards, counted, buffers.noise_var, ok)
@@ -65,16 +67,18 @@ def update_(
 
 
 def _low_rank(buffers: ArmBuffers, arms: Tensor, kernel: PriorRows) -> tuple[Tensor, Tensor, Tensor]:
-    """K[a, :], ``s x n``; R^T R K_Da, ``s x m``; and the row to store K[a, :] in, ``s``, -1 if it is stored already."""
-    s, n = buffers.mean.shape
-    m = buffers.num_rows = min(buffers.num_rows + 1, buffers.rows.shape[1])
+    """K[a, :], ``s x n``; R^T R K_Da, ``s x c``; and the row to store K[a, :] in, ``s``, -1 if it is stored already."""
+    (s, n), capacity = buffers.mean.shape, buffers.rows.shape[1]
+    buffers.num_rows = min(buffers.num_rows + 1, capacity)
     prior = kernel.rows(arms.clamp(0, n - 1)).contiguous()
-    at_rows, new_slot = prior.new_empty(s, m), torch.empty_like(arms)
+    at_rows, products, weights = (prior.new_empty(s, capacity) for _ in range(3))
+    new_slot = torch.empty_like(arms)
     given = (arms, prior, buffers.slots, buffers.row_arm, buffers.filled, buffers.block_filled, at_rows, new_slot)
-    _take_slots[(s,)](*given, n, m, buffers.rows.shape[1], BLOCK=COLUMN, num_warps=NUM_WARPS)
-    root = buffers.root[:, :m, :m]
-    weights = torch.bmm(root.mT, torch.bmm(root, at_rows.unsqueeze(2)))
-    return prior, weights.squeeze(2), new_slot
+    _take_slots[(s,)](*given, n, capacity, BLOCK=COLUMN, num_warps=NUM_WARPS)
+    grid, shared = (s, triton.cdiv(capacity, ROOT)), (buffers.root, buffers.block_filled)
+    for transposed, x, out in ((False, at_rows, products), (True, products, weights)):
+        _times_root[grid](*shared, x, out, capacity, TRANSPOSED=transposed, B=ROOT, num_warps=NUM_WARPS)
+    return prior, weights, new_slot
 
 
 def _tile(s: int, n: int, item: int) -> tuple[int, int]:
@@ -93,25 +97,47 @@ def _check(buffers: ArmBuffers) -> None:
 
 @triton.jit(do_not_specialize=GROWING)
 def _take_slots(  # type: ignore[no-untyped-def]
-    arms, prior, slots, row_arm, filled, block_filled, at_rows, new_slot, n, m, capacity, BLOCK: tl.constexpr
+    arms, prior, slots, row_arm, filled, block_filled, at_rows, new_slot, n, capacity, BLOCK: tl.constexpr
 ):
-    """One program: the slot of one trial's arm, and K_Da (zero for rows newer than the block)."""
+    """One program: the slot of one trial's arm, and K_Da of the rows older than the block."""
     trial = tl.program_id(0).to(tl.int64)
     arm = tl.load(arms + trial)
     arm = tl.minimum(tl.maximum(arm, 0), n - 1)  # keeps an arm out of range from reading elsewhere
     slot = tl.load(slots + trial * n + arm)
     next_slot = tl.load(filled + trial)
-    old = tl.load(block_filled + trial)
-    for start in range(0, m, BLOCK):
+    old = tl.load(block_filled + trial).to(tl.int32)
+    for start in range(0, old, BLOCK):
         j = start + tl.arange(0, BLOCK)
         row = tl.load(row_arm + trial * capacity + j, mask=j < old, other=0)
         value = tl.load(prior + trial * n + row, mask=j < old, other=0.0)
-        tl.store(at_rows + trial * m + j, value, mask=j < m)
+        tl.store(at_rows + trial * capacity + j, value, mask=j < old)
     place = tl.where(slot < 0, next_slot, slot)
     tl.store(slots + trial * n + arm, place)
     tl.store(row_arm + trial * capacity + place, arm)
     tl.store(filled + trial, tl.where(slot < 0, next_slot + 1, next_slot))
     tl.store(new_slot + trial, tl.where(slot < 0, next_slot, -1))
+
+
+@triton.jit(do_not_specialize=GROWING)
+def _times_root(  # type: ignore[no-untyped-def]
+    root, block_filled, x, out, capacity, TRANSPOSED: tl.constexpr, B: tl.constexpr
+):
+    """One program: B entries of R x, or of R^T x, of one trial. R is lower triangular."""
+    trial = tl.program_id(0).to(tl.int64)
+    first = tl.program_id(1) * B  # CUDA allows 65535 of these
+    old = tl.load(block_filled + trial).to(tl.int32)
+    i = first + tl.arange(0, B)
+    total = tl.zeros((B, B), dtype=x.dtype.element_ty)
+    begin = first if TRANSPOSED else 0
+    end = old if TRANSPOSED else tl.minimum(first + B, old)
+    for start in range(begin, end, B):
+        j = (start + tl.arange(0, B)).to(tl.int64)
+        value = tl.load(x + trial * capacity + j, mask=j < old, other=0.0)
+        inside = (i < old)[:, None] & (j < old)[None, :]
+        row, column = (j[None, :], i[:, None]) if TRANSPOSED else (i[:, None], j[None, :])
+        R = tl.load(root + (trial * capacity + row) * capacity + column, mask=inside, other=0.0)
+        total += R * value[None, :]
+    tl.store(out + trial * capacity + i, tl.sum(total, axis=1), mask=i < old)
 
 
 @triton.jit
@@ -122,9 +148,9 @@ def _log_of_one_plus(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _add_column(total, weights, column, count, n, m, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """``total`` and the products of ``count`` of m weights with a column of rows of n numbers, by block."""
-    for start in range(0, m, BLOCK):
+def _add_column(total, weights, column, count, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """``total`` and the products of ``count`` weights with a column of rows of n numbers, by block."""
+    for start in range(0, count, BLOCK):
         j = start + tl.arange(0, BLOCK)
         w = tl.load(weights + j, mask=j < count, other=0.0)
         total += w * tl.load(column + j.to(tl.int64) * n, mask=j < count, other=0.0)
@@ -146,7 +172,7 @@ def _add_at(pointer, value):  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=GROWING)
 def _scalars(  # type: ignore[no-untyped-def]
-    arms, base, weights, rows, pending, mean, block_filled, at_arm, steps, n, m, k, capacity, slots,
+    arms, base, weights, rows, pending, mean, block_filled, at_arm, steps, n, k, capacity, slots,
     rewards, counts, noise_var, ok, DENSE: tl.constexpr, HAS_COUNTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One program: all single numbers of one trial's round.
@@ -167,8 +193,8 @@ def _scalars(  # type: ignore[no-untyped-def]
         prior_variance = tl.load(base + (trial * n + arm) * n + arm)
     else:
         prior_variance = tl.load(base + trial * n + arm)
-        old = tl.load(block_filled + trial)
-        explained = _add_column(explained, weights + trial * m, rows + trial * capacity * n + arm, old, n, m, BLOCK)
+        first, old = trial * capacity, tl.load(block_filled + trial).to(tl.int32)
+        explained = _add_column(explained, weights + first, rows + first * n + arm, old, n, BLOCK)
     prior_variance -= tl.sum(explained, axis=0)
     prior_variance = tl.where(prior_variance < 0.0, 0.0, prior_variance)
 
@@ -199,7 +225,7 @@ def _add_rows(total, weights, rows, count, n, b, BJ: tl.constexpr):  # type: ign
 
 @triton.jit(do_not_specialize=GROWING)
 def _stream(  # type: ignore[no-untyped-def]
-    arms, base, weights, rows, pending, mean, block_filled, at_arm, steps, n, m, k, capacity, slots,
+    arms, base, weights, rows, pending, mean, block_filled, at_arm, steps, n, k, capacity, slots,
     new_slot, variance, counted, information_gain, ok, DENSE: tl.constexpr, BJ: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """One program: the new row at BN arms of one trial, from all rows. Offsets are 64 bit.
@@ -221,7 +247,7 @@ def _stream(  # type: ignore[no-untyped-def]
         if slot >= 0:
             tl.store(rows + (trial * capacity + slot) * n + b, row, mask=inside)
         old = tl.load(block_filled + trial).to(tl.int32)
-        total = _add_rows(total, weights + trial * m, rows + trial * capacity * n, old, n, b, BJ)
+        total = _add_rows(total, weights + trial * capacity, rows + trial * capacity * n, old, n, b, BJ)
     total = _add_rows(total, at_arm + trial * k, pending + trial * slots * n, k, n, b, BJ)
     new = (row - tl.sum(total, axis=0)) * tl.load(steps + 4 * trial)
     tl.store(pending + (trial * slots + k) * n + b, new, mask=inside)

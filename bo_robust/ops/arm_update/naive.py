@@ -15,7 +15,7 @@ C_base has two layouts.
       C_base[a, :] = K[a, :] - K_aD (K_DD + lambda N^-1)^-1 K_D = w^T K_D,    w = e_a - R^T R K_Da,
 
   where R = L^-1 S, S = (N / lambda)^(1/2), L L^T = I + S K_DD S. At the end of a block one m x m Cholesky
-  factorization gives a new R. A block lasts max(block, m / 4) rounds, so that this is O(m^2) per round. The explicit
+  factorization gives a new R. A block grows with m, on a CPU to m / 4 rounds: this is O(m^2) a round. The explicit
   inverse R^T R would lose the digits of lambda / N twice over, and updates of the rows of C_base would multiply errors
   by N / lambda with every new arm.
 
@@ -39,6 +39,7 @@ from bo_robust.utils.linalg import all_numbers, on_cuda
 # in the low-rank layout while rows are short.
 SHORT_BLOCK = 32
 LONG_BLOCK = 96
+LONGEST_BLOCK = 256  # on CUDA
 
 
 class PriorRows(Protocol):
@@ -77,6 +78,7 @@ class ArmBuffers:
     group: int = 1
     num_pending: int = 0  # k
     num_rows: int = 0  # Upper bound of `filled` that the host knows. Rows beyond it are not read.
+    whole: bool = False  # But they are read, as zeros, where sizes of a round must stay
     # On a CPU, per trial or group and arm: the pending row of its last pull in this block, and the factor (of a group,
     # ``h``) that makes it C[a, :]
     pulled: dict[tuple[int, int], tuple[int, Any]] = field(default_factory=dict, init=False, repr=False)
@@ -164,7 +166,7 @@ def begin_round_(buffers: ArmBuffers) -> None:
     if buffers.num_pending == buffers.pending.shape[1]:
         end_block_(buffers)
         if not buffers.dense:
-            refresh_root_(buffers, slice(None), buffers.num_rows, branch_free=True)
+            refresh_root_(buffers, slice(None), min(buffers.num_rows, buffers.rows.shape[1]), branch_free=True)
 
 
 def _dense_rows(buffers: ArmBuffers, arms: Tensor) -> Tensor:
@@ -176,7 +178,9 @@ def _dense_rows(buffers: ArmBuffers, arms: Tensor) -> Tensor:
 def _low_rank_rows_(buffers: ArmBuffers, arms: Tensor, kernel: PriorRows) -> Tensor:
     """C_base[a, :], ``s x n``. Stores the prior row of a new arm first. No branch on data."""
     s, n = buffers.mean.shape
-    m = buffers.num_rows = min(buffers.num_rows + 1, buffers.rows.shape[1])
+    capacity = buffers.rows.shape[1]
+    buffers.num_rows = min(buffers.num_rows + 1, capacity)
+    m = capacity if buffers.whole else buffers.num_rows
     rows, row_arm, root = buffers.rows[:, :m], buffers.row_arm[:, :m], buffers.root[:, :m, :m]
     index = arms.unsqueeze(1)
     slot = buffers.slots.gather(1, index)
@@ -228,7 +232,7 @@ def apply_(buffers: ArmBuffers, row: Tensor, arms: Tensor, rewards: Tensor, coun
 
 def end_block_(buffers: ArmBuffers) -> None:
     """Take the pending rounds into C_base and start a new block. R is stale until :func:`refresh_root_`."""
-    k, m = buffers.num_pending, buffers.num_rows
+    k, m = buffers.num_pending, min(buffers.num_rows, buffers.rows.shape[1])
     if buffers.dense:
         pending = buffers.pending[:, :k]
         buffers.rows.baddbmm_(pending.mT, pending, alpha=-1.0)
@@ -238,11 +242,20 @@ def end_block_(buffers: ArmBuffers) -> None:
         torch.mul(buffers.counts.gather(1, row_arm), in_use, out=buffers.row_counts[:, :m])
         buffers.block_filled.copy_(buffers.filled)
         buffers.root_ready.fill_(False)
-        if buffers.pending.shape[1] < m // 4:  # keeps the O(m^3) factorization at O(m^2) per round
+        least = rounds_of_a_block(m, buffers.mean)
+        if buffers.pending.shape[1] < least:
             s, n = buffers.mean.shape
-            buffers.replace(pending=buffers.pending.new_empty(s, m // 4, n))
+            buffers.replace(pending=buffers.pending.new_empty(s, least, n))
     buffers.num_pending = 0
     buffers.pulled.clear()
+
+
+def rounds_of_a_block(m: int, like: Tensor) -> int:
+    """How many keep the O(m^3) factorization at O(m^2) per round, at least.
+
+    A CUDA graph is of one length, of which a runner's chunks of rounds are a multiple, and a GPU factorizes fast.
+    """
+    return min(1 << (m // 16).bit_length() >> 1, LONGEST_BLOCK) if on_cuda(like) else m // 4
 
 
 def refresh_root_(buffers: ArmBuffers, trials: slice, m: int, *, branch_free: bool) -> None:
