@@ -593,6 +593,8 @@ def test_a_repeated_pair_is_replaced_in_every_second_round(monkeypatch):
     assert first[1] in X[:, 1]
     assert torch.equal(second, X[0])
     assert torch.equal(suggest(X, X.sum(-1), method="knowledge-gradient", **box).X[0], X[0])
+    listed = SearchSpace.from_space(Space(candidates=X[:4, :1]), X[:, :1])
+    assert len({float(listed.initial(0, trial, X[:, :1])) for trial in range(8, 16, 2)}) == 4
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
