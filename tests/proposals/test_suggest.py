@@ -463,6 +463,10 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"conditions": [0, 1]}, "conditions must be some, not all"),
         ({"conditions": [1], "worst": 1.0}, "conditions need worst in"),
         ({"conditions": [1], "constraints": [[0.0]] * 3}, "conditions leave room for one objective"),
+        (
+            {"conditions": [1], "method": "v-ucb", "settings": {"functional": "mean"}},
+            "leave environment and functional",
+        ),
         ({"equality_constraints": [([0, 2], [1.0, 1.0], 3.0)]}, "equality_constraints must be a list of"),
         ({"inequality_constraints": [([0], [1.0])]}, "inequality_constraints must be a list of"),
         ({"bounds": None, "candidates": X3, "equality_constraints": [([0], [1.0], 1.0)]}, "leave out those"),
