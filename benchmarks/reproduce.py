@@ -297,7 +297,8 @@ def write(all_runs: Mapping[str, Runs], kept: Mapping[str, Any]) -> None:
     rows = [row for of in all_runs.values() for row in of.rows()]
     every = {(row["config"], row["figure"], row["claim"], row["measure"]): row for row in (*kept["rows"], *rows)}
     order = [(c.config, c.figure, c.text, "" if c.values else MEASURES[c.measure].words) for c in CLAIMS]
-    parts = {of.name: [_rounded(part) for part in of.parts] for of in risks}
+    # Stored parts that come later have not been added yet, and must outlive an interruption.
+    parts = {of.name: [_rounded(part) for part in (*of.parts, *of.stored[len(of.parts) :])] for of in risks}
     stored = {name: [p for p in of if same_code(p["revision"])] for name, of in kept.get("parts", {}).items()}
     result = {"environment": environment(), "rows": [every[key] for key in order if key in every]}
     result |= {"parts": stored | parts}

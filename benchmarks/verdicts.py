@@ -5,7 +5,7 @@ it is lower. It is **level** where the interval lies within a tolerance on eithe
 lies below 0, **worse** where it lies above, and **open** otherwise. The tolerance is in units of the picture, so that
 what cannot be seen there decides nothing:
 
-- average regret: 1 % of the axis, which reaches to the largest mean regret of the methods of the panel;
+- average regret: 1 % of the axis, which reaches to the largest mean regret of the methods that claims name;
 - best queried: 1 % of the range of f;
 - log10 regret of the value at risk: 0.3, a factor of two, in the mean of the last ten rounds;
 - shares (of arms, of trials): 1 %.

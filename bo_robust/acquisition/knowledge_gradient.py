@@ -77,7 +77,8 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
     Args:
         model: A fitted model over (x, z) of one output, or of several with a ``posterior_transform``; without
             ``AppendFeatures``, ``InputPerturbation`` or a batch shape. An exact GP takes the least time.
-        environment: The conditions, of the model's dtype and device (``.to`` moves them along).
+        environment: The conditions, of the model's dtype and device (``.to`` moves them along). In float32 values
+            under 16 conditions or more drown in rounding: take float64.
         functional: F, as in :class:`~bo_robust.acquisition.ValueAtRiskUCB`.
         X_evaluated: Designs that may be recommended, ``n x d_x``; default those of the model's data.
         num_fantasies: K.

@@ -190,7 +190,7 @@ class RobustAcquisition(Acquisition):
                     value = self.evaluate(x.unsqueeze(0))
                 if self.chooses_conditions:
                     x = self._with_condition(x, search_space_digest, fixed)
-                    x = self._unless_stuck(x, observed, pending, search_space_digest, **options)
+                    x = self._unless_stuck(x, pending, search_space_digest, **options)
                 points.append(x)
                 values.append(value.reshape(-1))
                 if len(points) < n:
@@ -272,11 +272,10 @@ class RobustAcquisition(Acquisition):
                 raise ValueError(f"some points of the environment are no values of the parameter {name!r}: {choices}.")
         return self.choosing.select_condition(x[..., : d - z.shape[-1]]).point.reshape(1, d)
 
-    def _unless_stuck(
-        self, x: Tensor, observed: Tensor | None, pending: Tensor | None, digest: Any, **options: Any
-    ) -> Tensor:
+    def _unless_stuck(self, x: Tensor, pending: Tensor | None, digest: Any, **options: Any) -> Tensor:
         """The pair, or a random one where V-UCB is stuck (:mod:`bo_robust.acquisition.fresh_pair`)."""
-        known = torch.cat([points for points in (observed, pending) if points is not None] or [x[:0]])
+        # Ax' X_observed has each pair once, and their number would no longer grow.
+        known = torch.cat([self.surrogate.Xs[0].to(x), x[:0] if pending is None else pending])
         low, high = x.new_tensor(digest.bounds).T
         if not (isinstance(self.choosing, ValueAtRiskUCB) and is_due(len(known)) and repeats(x[0], known, low, high)):
             return x

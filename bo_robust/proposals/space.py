@@ -157,8 +157,9 @@ class SearchSpace:
         if self.candidates is not None:
             order = torch.from_numpy(stream(seed, "suggest.candidates", 0).permutation(len(self.candidates)))
             free = ~among(self.candidates[order], taken)
-            order = order[free] if free.any() else order
-            return self.candidates[order[trial % len(order)] if not free.any() else order[0]].unsqueeze(0)
+            # Each pass starts one later: otherwise half of them would never be the design of an even trial.
+            place = order[free][0] if free.any() else order[(trial + trial // len(order)) % len(order)]
+            return self.candidates[place].unsqueeze(0)
         if self.constraints.columns:
             return self._spread(seed, trial, taken)
         engine = SobolEngine(len(self.axes), scramble=True, seed=seed_of(seed, "initial", 0) % 2**31)

@@ -157,6 +157,8 @@ def suggest(
     choice = choose(method, settings, facts)
     outputs = Outputs.from_data(data, len(X), choice.centers)
     _check_method(method, choice, data, asked, outputs)
+    if encoded.conditioned and not {"environment", "functional"}.isdisjoint(settings):
+        raise ValueError("leave environment and functional out of settings: conditions are those of X; set `worst`.")
     if encoded.conditioned and len(X):
         choice = encoded.at_risk(choice, device)
     problem = Problem(encoded, outputs, choice, X, pending, failed, how, seed)

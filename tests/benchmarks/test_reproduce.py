@@ -1,6 +1,8 @@
 """The reproduction of the papers: its claims are about what is shipped, its findings by hand, its page."""
 
+import json
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ from benchmarks.claims import CLAIMS, Claim, beyond_alpha, exact_variance
 from benchmarks.problems.base import Trials
 from benchmarks.problems.synthetic import GPDraw
 from benchmarks.reproduce import panels_of
-from benchmarks.verdicts import AVERAGE, BEST, END, LATE, SAYS, compared, decide, tolerance_of
+from benchmarks.verdicts import AVERAGE, BEST, END, LATE, MEASURES, SAYS, compared, decide, tolerance_of
 
 CONFIGS = sorted({claim.config for claim in CLAIMS})
 
@@ -110,6 +112,17 @@ def test_the_page_counts_the_papers_pairs_apart_and_names_what_is_open_or_missin
     assert "Open, with half of their intervals: 1 a below b (± 1, level within 0.3)." in text
     assert "Not run yet at this revision: srinivas/temperature" in text
     assert "at revision abc" in text
+
+
+def test_stored_parts_outlive_a_page_that_was_written_before_all_were_added(tmp_path, monkeypatch):
+    monkeypatch.setattr(reproduce, "RAW", tmp_path)
+    monkeypatch.setattr(reproduce, "PAGE", tmp_path / "papers.md")
+    claim = next(claim for claim in CLAIMS if claim.config == "value_at_risk/discrete")
+    stored = [{"revision": "abc", "regrets": {LATE: {"p": {"RANDOM": [x]}}}} for x in (-1.0, -2.0, -3.0)]
+    about = row(claim, measure=MEASURES[LATE].words)
+    run = SimpleNamespace(name=claim.config, parts=stored[:1], stored=stored, rows=lambda: [about])
+    reproduce.write({claim.config: run}, {"rows": []})
+    assert json.loads((tmp_path / "papers.json").read_text())["parts"] == {claim.config: stored}
 
 
 def test_another_revision_is_refused():

@@ -463,6 +463,10 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"conditions": [0, 1]}, "conditions must be some, not all"),
         ({"conditions": [1], "worst": 1.0}, "conditions need worst in"),
         ({"conditions": [1], "constraints": [[0.0]] * 3}, "conditions leave room for one objective"),
+        (
+            {"conditions": [1], "method": "v-ucb", "settings": {"functional": "mean"}},
+            "leave environment and functional",
+        ),
         ({"equality_constraints": [([0, 2], [1.0, 1.0], 3.0)]}, "equality_constraints must be a list of"),
         ({"inequality_constraints": [([0], [1.0])]}, "inequality_constraints must be a list of"),
         ({"bounds": None, "candidates": X3, "equality_constraints": [([0], [1.0], 1.0)]}, "leave out those"),
@@ -593,6 +597,8 @@ def test_a_repeated_pair_is_replaced_in_every_second_round(monkeypatch):
     assert first[1] in X[:, 1]
     assert torch.equal(second, X[0])
     assert torch.equal(suggest(X, X.sum(-1), method="knowledge-gradient", **box).X[0], X[0])
+    listed = SearchSpace.from_space(Space(candidates=X[:4, :1]), X[:, :1])
+    assert len({float(listed.initial(0, trial, X[:, :1])) for trial in range(8, 16, 2)}) == 4
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
