@@ -377,9 +377,9 @@ are refused.
 A row is a pair of methods. Its difference is paired over trials, with its 95 % interval. It is **level** where the \
 interval lies within a tolerance on either side of 0, else **better** where it lies below, **worse** where it lies \
 above, and **open** otherwise. The tolerance is 1 % of the axis for average regret (up to the largest mean of the \
-methods compared), 1 % of f's range for the best queried, 0.3 in log10 regret of the value at risk (mean of rounds 51 to 60), and \
-1 % for shares. These were fixed before the runs. Trials are added until a pair is decided, up to {most}; Figure 3 and \
-the robot of Nguyen et al. get all of them."""
+methods compared), 1 % of f's range for the best queried, 0.3 in log10 regret of the value at risk (mean of rounds \
+51 to 60), and 1 % for shares. These were fixed before the runs. Trials are added until a pair is decided, up to \
+{most}; Figure 3 and the robot of Nguyen et al. get all of them."""
 
 
 def page(result: Mapping[str, Any]) -> str:
