@@ -25,7 +25,6 @@ import operator
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -34,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 import torch
 
 from benchmarks.claims import CLAIMS, VAR, Claim, shown
@@ -165,15 +165,8 @@ class Runs:
         if seed < len(self.stored) and not (folder / "summary.json").exists():
             self.parts.append(self.stored[seed])
             return
-        panels, start = panels_of(self.name, claims, seed, self.trials), time.perf_counter()
-        taken = folder.with_suffix(".json")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        before = json.loads(taken.read_text()) if taken.exists() else 0.0
-        try:
-            with redirect_stdout(sys.stderr):
-                run_panels(panels, folder, jobs=workers)
-        finally:
-            taken.write_text(json.dumps(before + time.perf_counter() - start))
+        with redirect_stdout(sys.stderr):
+            run_panels(panels_of(self.name, claims, seed, self.trials), folder, jobs=workers)
         self.parts.append(self._part(folder))
 
     def add_where_open(self, workers: int, most: int) -> bool:
@@ -196,7 +189,8 @@ class Runs:
             for (panel, method), rows in traces.groupby(["panel", "method"], observed=True):
                 values = [of(trial) for _, trial in rows.groupby("trial", sort=True)]
                 regrets.setdefault(measure, {}).setdefault(str(panel), {})[str(method)] = values
-        minutes = json.loads(folder.with_suffix(".json").read_text()) / 60.0
+        schemas = [pq.read_schema(file).metadata for file in (folder / "jobs").glob("*.parquet")]
+        minutes = sum(json.loads(schema[b"PANDAS_ATTRS"])["seconds"] for schema in schemas) / 60.0
         ran = summary["environment"]
         # A page that was written, or a reader of traces that changed, makes a checkout dirty, and no other trials.
         revision = str(ran["git"]).removesuffix("-dirty")
@@ -371,7 +365,7 @@ def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
 HEAD = ("figure", "pair", "as claimed", "found", "ours", "theirs", "ours less theirs", "ratio", "level within", "scale")
 INTRODUCTION = """\
 `python -m benchmarks.reproduce --full` runs the headline figures of the five papers and writes this page: {minutes} \
-minutes so far, {cores} cores ({processor}), {versions}, all at revision {revision}, {dates}. Rows of another revision \
+minutes of a core ({processor}), {versions}, all at revision {revision}, {dates}. Rows of another revision \
 are refused.
 
 A row is a pair of methods. Its difference is paired over trials, with its 95 % interval. It is **level** where the \
@@ -389,7 +383,6 @@ def page(result: Mapping[str, Any]) -> str:
     dates = sorted({row["date"] for row in rows})
     introduction = INTRODUCTION.format(
         minutes=math.ceil(sum(minutes.values())),
-        cores=about["cores"],
         processor=about["processor"],
         versions=", ".join(f"{name} {about['versions'][name]}" for name in ("torch", "botorch")),
         revision=", ".join(sorted({row["revision"] for row in rows})),
