@@ -75,9 +75,8 @@ class Space:
         d, conditions = self.num_columns, self.conditions
         if not all(is_number(i) and i in range(d) for i in conditions) or not len({*conditions}) == len(conditions) < d:
             raise ValueError(f"conditions must be some, not all, of the {d} columns, got {quoted(conditions)}.")
-        share = is_number(self.worst) and 0.0 < self.worst < 1.0
-        if conditions and (self.fixed or not share or not isinstance(self.set_conditions, bool | np.bool_)):
-            raise ValueError("conditions need worst in (0, 1), set_conditions true or false, and nothing fixed.")
+        if conditions:
+            self._check_risk()
         for i, column in self.design_columns.items():
             if box and not -math.inf < column[0] < column[1] < math.inf:
                 ends = f"{self._title(i)} has {' and '.join(map(str, column.tolist()))}"
@@ -89,6 +88,17 @@ class Space:
                 self._check_values(name, i, values)
         for name in SUMS:
             self.constraints(name)
+
+    def _check_risk(self) -> None:
+        """Raise ``ValueError`` where there is no value at risk."""
+        if not (is_number(self.worst) and 0.0 < self.worst < 1.0):
+            form = "a share of conditions in (0, 1), such as 0.1 for 10 %"
+            raise ValueError(f"worst is {form}, got {quoted(self.worst)}.")
+        if not isinstance(self.set_conditions, bool | np.bool_):
+            raise ValueError(f"set_conditions must be true or false, got {quoted(self.set_conditions)}.")
+        for i in self.fixed:
+            hint = f"give column {self._title(i)} one value in discrete, or leave out the rows of others"
+            raise ValueError(f"fixed does not go with conditions; {hint}.")
 
     def _list_iterators(self) -> None:
         """Make lists of iterators, which end when they are read; ``ValueError`` where there are no columns."""

@@ -193,6 +193,7 @@ def _check_method(method: str, choice: Choice, data: Data, space: Space, outputs
         raise ValueError(f"{method} needs conditions: name their columns in `conditions`, or use it in Ax or BoTorch.")
     if getattr(choice.acquisition, "takes_conditions", False) and not space.set_conditions:
         raise ValueError(f"{method} chooses conditions: leave set_conditions true, or take the default method.")
-    if outputs.several and (choice.acquisition is not None or len(space.conditions)):
-        role = "conditions leave room for" if len(space.conditions) else f"{method} takes"
-        raise ValueError(f"{role} one objective and no constraints; the default method takes several of both.")
+    if outputs.several and len(space.conditions):
+        raise ValueError("a value at risk under conditions is of one outcome, without requirements; leave others out.")
+    if outputs.several and choice.acquisition is not None:
+        raise ValueError(f"{method} takes one objective and no constraints; the default method takes several of both.")

@@ -461,8 +461,11 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"method": "v-ucb", "settings": {"environment": {"points": [{"z": 0.0}]}}}, "v-ucb needs conditions"),
         ({"method": "gp-ucb", "constraints": [[0.0]] * 3}, "gp-ucb takes one objective and no constraints"),
         ({"conditions": [0, 1]}, "conditions must be some, not all"),
-        ({"conditions": [1], "worst": 1.0}, "conditions need worst in"),
-        ({"conditions": [1], "constraints": [[0.0]] * 3}, "conditions leave room for one objective"),
+        ({"conditions": [1], "worst": 10}, r"worst is a share of conditions in \(0, 1\), such as 0.1 for 10 %, got 10"),
+        ({"conditions": [1], "set_conditions": "no"}, "set_conditions must be true or false, got 'no'"),
+        ({"conditions": [1], "fixed": {0: 0.5}}, "fixed does not go with conditions; give column 0 one value in discr"),
+        ({"conditions": [1], "constraints": [[0.0]] * 3}, "is of one outcome, without requirements; leave others out"),
+        ({"conditions": [1], "method": "knowlege-gradient"}, "unknown method .* did you mean 'knowledge-gradient'"),
         (
             {"conditions": [1], "method": "v-ucb", "settings": {"functional": "mean"}},
             "leave environment and functional",
