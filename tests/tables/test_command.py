@@ -214,6 +214,8 @@ def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
         (lambda t: None, ("--levels", "solvent=water,DMF,DMF"), "--levels solvent=water,DMF,DMF has DMF twice"),
         (lambda t: None, ("--bounds", "temperature=1,000:2,000"), "'1,000' may be 1 or 1000; write it without"),
         (lambda t: None, ("--condition", "solvent", "--observe", "temperature"), "give --condition or --observe"),
+        (lambda t: None, ("--observe", "solvent", "--levels", "solvent=a"), "'solvent' are those in the table; leave"),
+        (lambda t: None, ("--condition", "solvent", "--fix", "temperature=50"), "--fix does not go with --condition"),
         (lambda t: None, ("--categorical", "solvent", "--step", "solvent=2"), "--categorical and --step contra"),
         (lambda t: None, ("--continuous", "temperature", "--step", "temperature=2"), "--continuous and --step contra"),
         (lambda t: None, ("--continuous", "solvent", "--categorical", "solvent"), "--categorical and --continuous"),
