@@ -112,6 +112,8 @@ def test_a_suggestion_says_what_to_do_in_three_lines():
     told = repr(replace(found, slips=(Slip("exchanged", (3, 7), math.nan, 9.0),)))
     assert "first: none; perhaps exchanged (3, 7).\n" in told
     nothing = repr(suggest([], [], bounds=[[0], [1]], q=0)).split("\n")
+    first = suggest([[0.1], [0.9], [0.5]], [1.0, 2.0, 3.0], bounds=[[0], [1]], X_failed=[[0.7]], num_initial=6)
+    assert "). An initial design: proposals follow from the readings once there are 6 rows.\nRows" in repr(first)
     assert (nothing[0], nothing[2]) == ("Measure nothing (q = 0).", "Use no design yet.")
 
 

@@ -595,7 +595,11 @@ def test_a_repeated_pair_is_replaced_in_every_second_round(monkeypatch):
     X = torch.rand(8, 2, generator=torch.Generator().manual_seed(2)).double()
     monkeypatch.setattr(core, "search", lambda fitted, chosen, trial: X[:1].clone())
     box = {"bounds": [[0.0, 0.0], [1.0, 1.0]], "conditions": [1], **SEARCH}
-    first, second = suggest(X, X.sum(-1), q=2, **box).X
+    found = suggest(X, X.sum(-1), q=2, **box)
+    assert found.random.tolist() == [True, False]
+    assert "V-UCB repeated a pair of design and condition, so a random one takes its place.\n" in repr(found)
+    assert f"Use row {found.best}: expected in the worst 10 % of conditions {found.mean:.6g}, 95" in repr(found)
+    first, second = found.X
     assert (first[0] - X[0, 0]).abs() > 0.005
     assert first[1] in X[:, 1]
     assert torch.equal(second, X[0])

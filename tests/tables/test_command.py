@@ -350,6 +350,10 @@ def test_conditions_are_proposed_or_left_to_the_day(write, capsys):
     assert {row.split(",")[1] for row in out.splitlines()[1:]} <= {"30", "40", "50", "60"}
     assert "Conditions: humidity (30 to 60, in steps of 10)." in err
     assert "expected yield in the worst 25 % of conditions" in err
+    assert "An initial design" not in err
+    assert call(write(table[:3], header=["temperature", "humidity", "yield"]), "--condition", "humidity") == 0
+    assert "An initial design: proposals follow from the readings once there are 6 rows." in capsys.readouterr().err
+    path = write(table, header=["temperature", "humidity", "yield"])
     assert call(path, "--observe", "humidity") == 0
     proposed = capsys.readouterr().out.splitlines()[1]
     assert proposed.endswith(",")
