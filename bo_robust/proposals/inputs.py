@@ -45,7 +45,8 @@ class Space:
         inequality_constraints: The same, with a sum of at least the right-hand side.
         conditions: Columns that are observed, not chosen. The design to use is then good in the ``worst`` share of the
             conditions in X, by :class:`bo_robust.ValueAtRiskUCB`, and ``Suggestion.mean`` is its value at risk.
-            ``candidates`` are designs without these columns, and so are one objective and the default method needed.
+            A condition counts as often as it is in X, in tests at chosen conditions too. ``candidates`` are designs
+            without these columns. There is one objective then, without ``constraints`` and ``fixed``.
         worst: A share of the conditions, in (0, 1).
         set_conditions: Whether an experiment can be made under a condition of choice. Each proposal then has the
             condition to test it under; otherwise NaN.
