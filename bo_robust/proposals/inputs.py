@@ -98,8 +98,9 @@ class Space:
         if not isinstance(self.set_conditions, bool | np.bool_):
             raise ValueError(f"set_conditions must be true or false, got {quoted(self.set_conditions)}.")
         for i in self.fixed:
-            hint = f"give column {self._title(i)} one value in discrete, or leave out the rows of others"
-            raise ValueError(f"fixed does not go with conditions; {hint}.")
+            number = i not in self.conditions and i not in self.categorical
+            hint = "give it one value in discrete" if number else "leave out the rows where it has others"
+            raise ValueError(f"column {self._title(i)} cannot be fixed beside conditions; {hint}.")
 
     def _list_iterators(self) -> None:
         """Make lists of iterators, which end when they are read; ``ValueError`` where there are no columns."""

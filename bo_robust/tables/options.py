@@ -79,7 +79,8 @@ def _check_conditions(conditions: Sequence[str], fixed: Iterable[str], given: Ma
         if seen := [name for name in names if name in conditions]:
             raise TableError(f"the values of condition {seen[0]!r} are those in the table; leave --{option} out.")
     for name in fixed if conditions else ():
-        hint = f"give {name} --bounds and one of --levels, or leave out the rows of others"
+        number = "" if name in conditions else f"give {name}, if it is a number, --bounds and one of --levels, or "
+        hint = f"{number}leave out the rows where it has others"
         raise TableError(f"--fix does not go with --condition or --observe; {hint}.")
 
 

@@ -463,7 +463,8 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"conditions": [0, 1]}, "conditions must be some, not all"),
         ({"conditions": [1], "worst": 10}, r"worst is a share of conditions in \(0, 1\), such as 0.1 for 10 %, got 10"),
         ({"conditions": [1], "set_conditions": "no"}, "set_conditions must be true or false, got 'no'"),
-        ({"conditions": [1], "fixed": {0: 0.5}}, "fixed does not go with conditions; give column 0 one value in discr"),
+        ({"conditions": [1], "fixed": {0: 0.5}}, "column 0 cannot be fixed beside conditions; give it one value in"),
+        ({"conditions": [1], "fixed": {1: 0.5}}, "column 1 cannot be fixed .* leave out the rows where it has others"),
         ({"conditions": [1], "constraints": [[0.0]] * 3}, "is of one outcome, without requirements; leave others out"),
         ({"conditions": [1], "method": "knowlege-gradient"}, "unknown method .* did you mean 'knowledge-gradient'"),
         (
