@@ -154,6 +154,6 @@ def encoded_space(space: Space, X: Any, method: str = DEFAULT) -> Any:
     """The space of designs, with its conditions if it has some; raises ``ValueError`` where there is none."""
     if len(space.conditions) == 0:
         return SearchSpace.from_space(space, X)
-    if method not in (DEFAULT, *CHOOSING):
+    if method in [*METHODS] and method not in (DEFAULT, *CHOOSING):  # others are unknown, which `choose` says
         raise ValueError(f"conditions need the default method or one that chooses them: {', '.join(CHOOSING)}.")
     return ConditionedSpace.from_space(space, X)

@@ -234,21 +234,22 @@ def _fit(problem: Problem) -> Fitted:
 
 def propose(
     problem: Problem, fitted: Fitted | None, q: int, trial: int, num_initial: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The next designs ``q x d``, which of them repeat one that was measured, and for which no other was left."""
-    chosen, again, exhausted = problem.X[:0], list[bool](), list[bool]()
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The next designs ``q x d``, which repeat a measured one, for which no other was left, and which are random."""
+    chosen, again, exhausted, random = problem.X[:0], list[bool](), list[bool](), list[bool]()
     for k in range(trial, trial + q):
         measured, taken = None, torch.cat([problem.X, problem.pending, problem.failed, chosen])
         if fitted is None or trial < num_initial:
-            x = problem.space.initial(problem.seed, k, taken)
+            x, drawn = problem.space.initial(problem.seed, k, taken), True
         else:
             measured = replicate(fitted, chosen)
             x = search(fitted, chosen, k) if measured is None else measured
-            if measured is None and _is_stuck(fitted, taken, x):
-                x = problem.space.initial(problem.seed, k, taken)
-        chosen, again = torch.cat([chosen, x]), [*again, measured is not None]
+            drawn = measured is None and _is_stuck(fitted, taken, x)
+            x = problem.space.initial(problem.seed, k, taken) if drawn else x
+        chosen, again, random = torch.cat([chosen, x]), [*again, measured is not None], [*random, drawn]
         exhausted.append(problem.space.exhausted(taken))
-    return chosen, torch.tensor(again, dtype=torch.bool), torch.tensor(exhausted, dtype=torch.bool)
+    repeated, none_left, by_chance = (torch.tensor(flags, dtype=torch.bool) for flags in (again, exhausted, random))
+    return chosen, repeated, none_left, by_chance
 
 
 def replicate(fitted: Fitted, chosen: Tensor) -> Tensor | None:

@@ -40,7 +40,10 @@ class Columns:
         return [self.names.index(name) for name in names]
 
     def numbers(self, argument: str, table: Any, names: Collection[Any], free: Collection[Any] = ()) -> Any:
-        """The columns of these names as numbers ``k x d``, ends in ``free`` ones; a table without names as it is."""
+        """The columns of these names as numbers ``k x d``, ends in ``free`` ones; a table without names as it is.
+
+        Free columns are categories, and conditions of which bounds say nothing, which have no ends.
+        """
         if not has_names(table):
             if self.levels and table is not None and len(table):
                 raise ValueError(f"{argument} must be a data frame, as categories have names.")
@@ -49,7 +52,8 @@ class Columns:
         odd = [name for name in names if own.count(name) != 1 and name not in free]
         if odd := [*odd, *(name for name in own if name not in names)]:
             raise ValueError(f"{argument} must have columns {quoted(names)}, each once; see {odd[0]!r}.")
-        ends = {name: torch.tensor([0.0, max(len(self.levels.get(name, ())) - 1.0, 1.0)]).double() for name in free}
+        codes = {name: (0.0, max(len(levels) - 1.0, 1.0)) for name, levels in self.levels.items()}
+        ends = {name: torch.tensor(codes.get(name, (-math.inf, math.inf))).double() for name in free}
         columns = [ends[n] if n in free else _numbers(argument, n, table[n], self.levels.get(n)) for n in names]
         if len({len(column) for column in columns}) != 1:
             raise ValueError(f"{argument} must have columns of one length.")
@@ -88,7 +92,8 @@ def space_in_numbers(space: Any) -> dict[str, Any]:
         sums = [(keys if isinstance(keys, list) else [keys], rest) for keys, *rest in getattr(space, kind)]
         fields[kind] = [(columns.places(kind, keys), *rest) for keys, rest in sums]
     if space.candidates is None:
-        fields["bounds"] = columns.numbers("bounds", table, names, {*levels, *space.conditions})
+        free = {*levels, *(name for name in space.conditions if name not in getattr(table, "columns", table))}
+        fields["bounds"] = columns.numbers("bounds", table, names, free)
         return fields | {"columns": columns}
     fields["candidates"] = columns.numbers("candidates", table, [n for n in names if n not in space.conditions])
     whole = hasattr(table, "columns") and not space.conditions

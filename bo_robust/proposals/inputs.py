@@ -45,7 +45,8 @@ class Space:
         inequality_constraints: The same, with a sum of at least the right-hand side.
         conditions: Columns that are observed, not chosen. The design to use is then good in the ``worst`` share of the
             conditions in X, by :class:`bo_robust.ValueAtRiskUCB`, and ``Suggestion.mean`` is its value at risk.
-            ``candidates`` are designs without these columns, and so are one objective and the default method needed.
+            A condition counts as often as it is in X, in tests at chosen conditions too. ``candidates`` are designs
+            without these columns. There is one objective then, without ``constraints`` and ``fixed``.
         worst: A share of the conditions, in (0, 1).
         set_conditions: Whether an experiment can be made under a condition of choice. Each proposal then has the
             condition to test it under; otherwise NaN.
@@ -75,9 +76,8 @@ class Space:
         d, conditions = self.num_columns, self.conditions
         if not all(is_number(i) and i in range(d) for i in conditions) or not len({*conditions}) == len(conditions) < d:
             raise ValueError(f"conditions must be some, not all, of the {d} columns, got {quoted(conditions)}.")
-        share = is_number(self.worst) and 0.0 < self.worst < 1.0
-        if conditions and (self.fixed or not share or not isinstance(self.set_conditions, bool | np.bool_)):
-            raise ValueError("conditions need worst in (0, 1), set_conditions true or false, and nothing fixed.")
+        if conditions:
+            self._check_risk()
         for i, column in self.design_columns.items():
             if box and not -math.inf < column[0] < column[1] < math.inf:
                 ends = f"{self._title(i)} has {' and '.join(map(str, column.tolist()))}"
@@ -89,6 +89,18 @@ class Space:
                 self._check_values(name, i, values)
         for name in SUMS:
             self.constraints(name)
+
+    def _check_risk(self) -> None:
+        """Raise ``ValueError`` where there is no value at risk."""
+        if not (is_number(self.worst) and 0.0 < self.worst < 1.0):
+            form = "a share of conditions in (0, 1), such as 0.1 for 10 %"
+            raise ValueError(f"worst is {form}, got {quoted(self.worst)}.")
+        if not isinstance(self.set_conditions, bool | np.bool_):
+            raise ValueError(f"set_conditions must be true or false, got {quoted(self.set_conditions)}.")
+        for i in self.fixed:
+            number = i not in self.conditions and i not in self.categorical
+            hint = "give it one value in discrete" if number else "leave out the rows where it has others"
+            raise ValueError(f"column {self._title(i)} cannot be fixed beside conditions; {hint}.")
 
     def _list_iterators(self) -> None:
         """Make lists of iterators, which end when they are read; ``ValueError`` where there are no columns."""

@@ -6,7 +6,7 @@ Nothing is kept between calls: a suggestion is a function of its arguments.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -52,6 +52,10 @@ class Suggestion:
             objectives are good; None before there are data.
         slips: What may have happened to observations that are flagged or held, a
             :class:`bo_robust.models.robust.slips.Slip` for each.
+        random: Which of the designs to measure do not follow from Y, ``q`` bool: those of an initial design, and a pair
+            of design and condition in place of one that V-UCB repeats.
+        num_initial: Rows measured, pending or failed from which designs follow from Y; 0 where there are as many.
+        worst: The share of conditions of which ``mean`` is the value at risk; None without conditions.
     """
 
     X: Any
@@ -65,6 +69,20 @@ class Suggestion:
     interval: tuple[float, float]
     model: Model | None
     slips: tuple[Slip, ...] = ()
+    random: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
+    num_initial: int = 0
+    worst: float | None = None
+
+    @property
+    def chance(self) -> str:
+        """A sentence where designs do not follow from Y; else nothing."""
+        if not self.random.any():
+            return ""
+        if self.model is None:
+            return "No reading yet: these are first designs."
+        if self.num_initial:
+            return f"An initial design: proposals follow from the readings once there are {self.num_initial} rows."
+        return "V-UCB repeated a pair of design and condition, so a random one takes its place."
 
     def __repr__(self) -> str:
         """What to do, in three lines."""
@@ -76,11 +94,14 @@ class Suggestion:
         designs = [f"({_joined(row)}){repeated}" for row, repeated in zip(texts, again, strict=True)]
         wrong, held = (_joined(mask.nonzero().flatten().tolist()) or "none" for mask in (self.outliers, self.held))
         ends = " to ".join(f"{end:.6g}" for end in self.interval)
-        best = "no design yet" if self.best is None else f"row {self.best}: mean {self.mean:.6g}, 95 % interval {ends}"
+        what = "mean" if self.worst is None else f"expected in the worst {100.0 * self.worst:g} % of conditions"
+        what = f"{what} {self.mean:.6g}, 95 % interval {ends}"
+        best = "no design yet" if self.best is None else f"row {self.best}: {what}"
         wrong = f"Rows that look wrong: {wrong}; that need a second reading first: {held}"
         kinds = [f"{slip.kind} ({', '.join(map(str, slip.rows))})" for slip in self.slips]
         wrong += f"; perhaps {_joined(kinds)}" * bool(kinds)
-        return f"Measure {_joined(designs) or 'nothing (q = 0)'}.\n{wrong}.\nUse {best}."
+        measure = f"Measure {_joined(designs) or 'nothing (q = 0)'}. {self.chance}".rstrip()
+        return f"{measure}\n{wrong}.\nUse {best}."
 
 
 def _joined(parts: list[Any]) -> str:
@@ -163,13 +184,15 @@ def suggest(
         choice = encoded.at_risk(choice, device)
     problem = Problem(encoded, outputs, choice, X, pending, failed, how, seed)
     fitted = fit(problem) if len(X) else None
-    chosen, again, exhausted = propose(problem, fitted, q, trial, num_initial)
+    chosen, again, exhausted, random = propose(problem, fitted, q, trial, num_initial)
+    initial, worst = num_initial if trial < num_initial else 0, asked.worst if encoded.conditioned else None
+    about: dict[str, Any] = {"random": random, "num_initial": initial, "worst": worst}
     if fitted is None:
         none, nothing = again[:0], torch.empty(0, outputs.objectives, dtype=torch.float64)
-        return Suggestion(named(chosen), again, exhausted, none, none, nothing, *Recommendation(), None)
+        return Suggestion(named(chosen), again, exhausted, none, none, nothing, *Recommendation(), None, **about)
     outliers, held = fitted.outliers.cpu(), fitted.held.cpu()
     told = (outliers, held, expected(fitted), *recommend(fitted), fitted.model, slips(fitted))
-    return Suggestion(named(chosen), again, exhausted, *told)
+    return Suggestion(named(chosen), again, exhausted, *told, **about)
 
 
 def _from_arguments(X: Any, Y: Any, space: Space | None, more: Mapping[str, Any]) -> tuple[Data, Space]:
@@ -193,6 +216,7 @@ def _check_method(method: str, choice: Choice, data: Data, space: Space, outputs
         raise ValueError(f"{method} needs conditions: name their columns in `conditions`, or use it in Ax or BoTorch.")
     if getattr(choice.acquisition, "takes_conditions", False) and not space.set_conditions:
         raise ValueError(f"{method} chooses conditions: leave set_conditions true, or take the default method.")
-    if outputs.several and (choice.acquisition is not None or len(space.conditions)):
-        role = "conditions leave room for" if len(space.conditions) else f"{method} takes"
-        raise ValueError(f"{role} one objective and no constraints; the default method takes several of both.")
+    if outputs.several and len(space.conditions):
+        raise ValueError("a value at risk under conditions is of one outcome, without requirements; leave others out.")
+    if outputs.several and choice.acquisition is not None:
+        raise ValueError(f"{method} takes one objective and no constraints; the default method takes several of both.")

@@ -141,6 +141,7 @@ class Campaign:
     def _leave_out_rows(self, names: Sequence[str], about: ColumnOptions) -> None:
         """Leave out rows with a value of a parameter or condition far from all others: neither read nor pending."""
         self.doubtful = doubtful(self.results, names, about, self.listed)
+        self.ranged = [name for name in about.conditions if name in about.bounds]
         kept = [i for i in range(len(self.results.rows)) if i not in self.doubtful]
         rows, lines = [self.results.rows[i] for i in kept], [self.results.lines[i] for i in kept]
         self.results = replace(self.results, rows=rows, lines=lines)
@@ -337,6 +338,7 @@ class Campaign:
         notes = [note for table in self.tables for note in table.notes]
         looks = [note for column in self.columns for note in column.notes]
         looks += dict.fromkeys(self.doubtful.values())
+        looks += [f"--bounds {name} says which values are right; conditions are those seen." for name in self.ranged]
         return [line, *notes, *self.mixture, *looks, *self.notes, self.summary()]
 
     @property

@@ -115,9 +115,10 @@ def _about_missing(campaign: Campaign, printed: int) -> list[str]:
 
 def _about(found: Suggestion, campaign: Campaign) -> list[str]:
     """Lines about readings that look wrong, what to measure again, and the design to use now."""
+    lines = [found.chance] if found.chance else []
     if found.model is None:
-        return ["No reading yet: these are first designs."]
-    lines = _about_readings(found, campaign)
+        return lines
+    lines += _about_readings(found, campaign)
     if not (found.outliers | found.held).any():
         few = len(campaign.read) <= 2 * len(campaign.columns) + 2  # where the search begins
         lines.append(f"No reading looks wrong.{' Among so few, a wrong one may pass.' if few else ''}")

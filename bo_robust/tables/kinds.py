@@ -130,13 +130,14 @@ class Numeric(Column):
             raise TableError(f"{where}: {text!r} is no whole number, as --integer says.")
         levels = tuple(sorted(map(quantity, options.levels.get(name, ()))))
         ends = levels or values or (0.0,)
-        low, high = options.bounds.get(name, (min(ends), max(ends)))
+        seen = min(ends), max(ends)
+        low, high = seen if name in options.conditions else options.bounds.get(name, seen)
         if beyond := [level for level in levels if not low <= level <= high]:
             raise TableError(f"--levels {name}={beyond[0]:g} lies beyond --bounds {name}={low:g}:{high:g}; widen them.")
         step = _step_of(name, values, low, high, options)
         unit, observed = next(iter(units), ""), name in options.conditions
-        mark, seen = tables[0].mark, [(value, cell.text) for cell, value in zip(cells, values, strict=True)]
-        return cls(name, (low, high), observed, unit, step, levels, mark, dict(reversed(seen)))
+        mark, typed = tables[0].mark, [(value, cell.text) for cell, value in zip(cells, values, strict=True)]
+        return cls(name, (low, high), observed, unit, step, levels, mark, dict(reversed(typed)))
 
     def codes(self, table: Table) -> list[float]:
         return [math.nan if value is None else value for value in table.values(self.name)]

@@ -75,12 +75,12 @@ def ask_about_results(table: Table, names: Sequence[str]) -> dict[str, Question]
     numeric = [name for name in names if any(table.numbers(name))]
     results = [name for name in numeric if is_result(name)]
     around = [name for name in numeric if name not in results and AROUND.fullmatch(name)]
-    for some, what, option, meaning in (
-        (results, "an outcome, not a parameter", "--ignore", "left out"),
-        (around, "observed, not set", "--observe", "what a day brings"),
+    for some, what, *options in (
+        (results, "an outcome, not a parameter", ("--ignore", "left out")),
+        (around, "observed, not set", ("--observe", "what a day brings"), ("--condition", "can be set for a test")),
     ):
-        words = " ".join(map(word, some))
-        answers = f"{option} {words} ({meaning})", f"--continuous {words} (set beforehand)"
+        words, every = " ".join(map(word, some)), (*options, ("--continuous", "set beforehand"))
+        answers = tuple(f"{option} {words} ({meaning})" for option, meaning in every)
         found |= dict.fromkeys(some, Question(f"{', '.join(map(repr, some))} may be {what}", answers))
     return found
 
@@ -99,7 +99,8 @@ def ask_about_labels(table: Table, names: Sequence[str], measured: bool) -> dict
             found[name] = Question(text, (f"--categorical {this} (it is varied)",))
         elif plate or (whole and NAMES.fullmatch(name) and not loose) or all(map(TEXTS.fullmatch, cells)):
             shared, apart = f"--batch {this} (readings of one share an offset)", f"--ignore {this} (no influence)"
-            answers = shared, apart, f"--categorical {this} (to be chosen)"
+            varied = f"--condition {this} (varies in use, can be set for a test)"
+            answers = shared, apart, varied, f"--categorical {this} (to be chosen)"
             found[name] = Question(f"{name!r} looks like a batch", answers)
     return found
 

@@ -47,6 +47,9 @@ def column_options(options: argparse.Namespace, tables: Sequence[Table], constra
         raise TableError("give --condition or --observe: conditions are all set for a test, or none is.")
     said = {kind: names_in(getattr(options, kind), tables) for one in KINDS for kind in one.options}
     _check_effect({**said, "bounds": bounds, "levels": levels, "step": steps})
+    conditions = names_in([*options.condition, *options.observe], [table])
+    fixed = dict(_given("--fix", options.fix, table))
+    _check_conditions(conditions, fixed, {"levels": levels, "step": steps})
     return ColumnOptions(
         parameters=names_in(options.parameters, tables),
         ignored=names_in(options.ignore, tables),
@@ -54,10 +57,10 @@ def column_options(options: argparse.Namespace, tables: Sequence[Table], constra
         bounds=bounds,
         levels=levels,
         steps=steps,
-        fixed=dict(_given("--fix", options.fix, table)),
+        fixed=fixed,
         constrained=constrained,
         batch=None if options.batch is None else table.find(options.batch),
-        conditions=names_in([*options.condition, *options.observe], [table]),
+        conditions=conditions,
     )
 
 
@@ -68,6 +71,17 @@ def _check_effect(given: Mapping[str, Iterable[str]]) -> None:
         kinds = not {one, other} & {"bounds", "levels", "step"}
         if both and (kinds or {one, other} in WITHOUT_EFFECT):
             raise TableError(f"--{one} and --{other} contradict each other for {both[0]!r}; leave one out.")
+
+
+def _check_conditions(conditions: Sequence[str], fixed: Iterable[str], given: Mapping[str, Iterable[str]]) -> None:
+    """Raise ``TableError`` where an option has no effect on conditions, or does not go with them."""
+    for option, names in given.items():
+        if seen := [name for name in names if name in conditions]:
+            raise TableError(f"the values of condition {seen[0]!r} are those in the table; leave --{option} out.")
+    for name in fixed if conditions else ():
+        number = "" if name in conditions else f"give {name}, if it is a number, --bounds and one of --levels, or "
+        hint = f"{number}leave out the rows where it has others"
+        raise TableError(f"--fix does not go with --condition or --observe; {hint}.")
 
 
 def requirement(text: str) -> tuple[str, str, float]:

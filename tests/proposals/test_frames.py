@@ -90,6 +90,12 @@ def test_sums_and_conditions_by_name():
     assert list(found.columns) == list(frame.columns)
     assert found["T"][0] + found["time"][0] <= 60.0 + 1e-6
     assert found["humid"][0] in (0.2, 0.8)
+    for ends in ({}, {"humid": (0.0, 8.0)}):
+        space = Space(bounds=BOUNDS | ends, categorical=BASES, conditions=["humid"], discrete={"humid": [0.2, 8.0]})
+        assert space.discrete == {list(space.columns.names).index("humid"): [0.2, 8.0]}
+    space = {"bounds": BOUNDS | ends, "categorical": BASES, "conditions": ["humid"]}
+    with pytest.raises(ValueError, match=r"discrete\['humid'\] has 9.0, beyond the bounds 0.0 and 8.0"):
+        Space(discrete={"humid": [9.0]}, **space)
 
 
 def test_a_suggestion_says_what_to_do_in_three_lines():
@@ -106,6 +112,8 @@ def test_a_suggestion_says_what_to_do_in_three_lines():
     told = repr(replace(found, slips=(Slip("exchanged", (3, 7), math.nan, 9.0),)))
     assert "first: none; perhaps exchanged (3, 7).\n" in told
     nothing = repr(suggest([], [], bounds=[[0], [1]], q=0)).split("\n")
+    first = suggest([[0.1], [0.9], [0.5]], [1.0, 2.0, 3.0], bounds=[[0], [1]], X_failed=[[0.7]], num_initial=6)
+    assert "). An initial design: proposals follow from the readings once there are 6 rows.\nRows" in repr(first)
     assert (nothing[0], nothing[2]) == ("Measure nothing (q = 0).", "Use no design yet.")
 
 

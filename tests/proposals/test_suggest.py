@@ -461,8 +461,12 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"method": "v-ucb", "settings": {"environment": {"points": [{"z": 0.0}]}}}, "v-ucb needs conditions"),
         ({"method": "gp-ucb", "constraints": [[0.0]] * 3}, "gp-ucb takes one objective and no constraints"),
         ({"conditions": [0, 1]}, "conditions must be some, not all"),
-        ({"conditions": [1], "worst": 1.0}, "conditions need worst in"),
-        ({"conditions": [1], "constraints": [[0.0]] * 3}, "conditions leave room for one objective"),
+        ({"conditions": [1], "worst": 10}, r"worst is a share of conditions in \(0, 1\), such as 0.1 for 10 %, got 10"),
+        ({"conditions": [1], "set_conditions": "no"}, "set_conditions must be true or false, got 'no'"),
+        ({"conditions": [1], "fixed": {0: 0.5}}, "column 0 cannot be fixed beside conditions; give it one value in"),
+        ({"conditions": [1], "fixed": {1: 0.5}}, "column 1 cannot be fixed .* leave out the rows where it has others"),
+        ({"conditions": [1], "constraints": [[0.0]] * 3}, "is of one outcome, without requirements; leave others out"),
+        ({"conditions": [1], "method": "knowlege-gradient"}, "unknown method .* did you mean 'knowledge-gradient'"),
         (
             {"conditions": [1], "method": "v-ucb", "settings": {"functional": "mean"}},
             "leave environment and functional",
@@ -592,7 +596,11 @@ def test_a_repeated_pair_is_replaced_in_every_second_round(monkeypatch):
     X = torch.rand(8, 2, generator=torch.Generator().manual_seed(2)).double()
     monkeypatch.setattr(core, "search", lambda fitted, chosen, trial: X[:1].clone())
     box = {"bounds": [[0.0, 0.0], [1.0, 1.0]], "conditions": [1], **SEARCH}
-    first, second = suggest(X, X.sum(-1), q=2, **box).X
+    found = suggest(X, X.sum(-1), q=2, **box)
+    assert found.random.tolist() == [True, False]
+    assert "V-UCB repeated a pair of design and condition, so a random one takes its place.\n" in repr(found)
+    assert f"Use row {found.best}: expected in the worst 10 % of conditions {found.mean:.6g}, 95" in repr(found)
+    first, second = found.X
     assert (first[0] - X[0, 0]).abs() > 0.005
     assert first[1] in X[:, 1]
     assert torch.equal(second, X[0])

@@ -496,9 +496,8 @@ def test_columns_that_change_little_in_sum_are_no_mixture(campaign):
 )
 def test_a_column_that_looks_like_a_batch_is_asked_about(campaign, name, cells):
     table = with_column(name, cells)
-    with pytest.raises(
-        TableError, match=f"{name!r} looks like a batch; add one of: --batch .* --ignore .* --categorical"
-    ):
+    answers = "add one of: --batch .* --ignore .* --condition .* --categorical"
+    with pytest.raises(TableError, match=f"{name!r} looks like a batch; {answers}"):
         campaign(table)
     assert name not in names(campaign(table, "--ignore", name))
     assert name in names(campaign(table, "--categorical", name))

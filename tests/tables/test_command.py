@@ -214,6 +214,8 @@ def test_a_scale_is_named_and_can_be_ruled_out(write, capsys):
         (lambda t: None, ("--levels", "solvent=water,DMF,DMF"), "--levels solvent=water,DMF,DMF has DMF twice"),
         (lambda t: None, ("--bounds", "temperature=1,000:2,000"), "'1,000' may be 1 or 1000; write it without"),
         (lambda t: None, ("--condition", "solvent", "--observe", "temperature"), "give --condition or --observe"),
+        (lambda t: None, ("--observe", "solvent", "--levels", "solvent=a"), "'solvent' are those in the table; leave"),
+        (lambda t: None, ("--condition", "solvent", "--fix", "temperature=50"), "--fix does not go with --condition"),
         (lambda t: None, ("--categorical", "solvent", "--step", "solvent=2"), "--categorical and --step contra"),
         (lambda t: None, ("--continuous", "temperature", "--step", "temperature=2"), "--continuous and --step contra"),
         (lambda t: None, ("--continuous", "solvent", "--categorical", "solvent"), "--categorical and --continuous"),
@@ -348,6 +350,10 @@ def test_conditions_are_proposed_or_left_to_the_day(write, capsys):
     assert {row.split(",")[1] for row in out.splitlines()[1:]} <= {"30", "40", "50", "60"}
     assert "Conditions: humidity (30 to 60, in steps of 10)." in err
     assert "expected yield in the worst 25 % of conditions" in err
+    assert "An initial design" not in err
+    assert call(write(table[:3], header=["temperature", "humidity", "yield"]), "--condition", "humidity") == 0
+    assert "An initial design: proposals follow from the readings once there are 6 rows." in capsys.readouterr().err
+    path = write(table, header=["temperature", "humidity", "yield"])
     assert call(path, "--observe", "humidity") == 0
     proposed = capsys.readouterr().out.splitlines()[1]
     assert proposed.endswith(",")

@@ -93,7 +93,9 @@ def test_a_wrong_value_of_a_condition(read, option):
     campaign = read(columns, option, "humidity")
     assert list(campaign.doubtful) == [4]
     assert campaign.conditions[0].span[1] <= 70.0
-    assert read(columns, option, "humidity", "--bounds", "humidity=35:450").doubtful == {}
+    right = read(columns, option, "humidity", "--bounds", "humidity=35:900")
+    assert (right.doubtful, right.conditions[0].span[1]) == ({}, 450.0)
+    assert "--bounds humidity says which values are right; conditions are those seen." in right.introduction()
 
 
 def test_two_categories_exchanged_in_a_row(read):
