@@ -14,17 +14,18 @@ from torch import Tensor
 
 from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked_state, uniform_arms
 from bo_robust.bandits.gp_ucb import largest_bound
-from bo_robust.bandits.posteriors import dtc
+from bo_robust.bandits.posteriors import dtc, dtc_slots
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dtc import DTCPosterior
 from bo_robust.bandits.tgp_ucb import truncated_rewards
 from bo_robust.confidence import Width
-from bo_robust.confidence.base import DIMENSION, needs_of
+from bo_robust.confidence.base import DIMENSION, needs_of, width_at
 from bo_robust.confidence.truncation import NoTruncation, Rule, Truncation
 from bo_robust.features.leverage import redrawn
 from bo_robust.utils.input_checks import Oversampling, quoted
 from bo_robust.utils.linalg import all_numbers
 from bo_robust.utils.random import spread
+from bo_robust.utils.round_numbers import by_round, is_capturing
 
 
 @dataclass
@@ -52,6 +53,7 @@ class BKB(ArmAlgorithm):
 
     records: ClassVar[frozenset[str]] = frozenset({"dictionary"})
     takes_prior_mean: ClassVar[bool] = False
+    capturable: ClassVar[bool] = True
 
     width: Width
     oversampling: Oversampling
@@ -86,15 +88,21 @@ class BKB(ArmAlgorithm):
             raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
         state = checked_state(state, BKBState, DTCPosterior)
         posterior: DTCPosterior = state.posterior
-        level = self.truncation(state.round + 1)
-        kept = rewards if math.isinf(level) else truncated_rewards(rewards, level, self.rule)
-        ok = dtc.count(posterior, arms, kept)
+        t, kept = state.round + 1, rewards
+        if not math.isinf(self.truncation(t)):
+            kept = truncated_rewards(rewards, by_round(self.truncation, t, rewards), self.rule)
         state.round += 1
         if self.redraw == "persistent":
             state.uniforms = spread(uniform, posterior.counts.shape[1]) if state.uniforms is None else state.uniforms
         draws = uniform if state.uniforms is None else state.uniforms
         # variances of the round before, as the paper: count did not change them
-        dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, draws))
+        if posterior.slots:
+            ok = dtc_slots.learn(posterior, arms, kept, self.oversampling, draws)
+            if not is_capturing() and posterior.overflowed():
+                dtc.rebuild(posterior, posterior.dictionary.clone())
+        else:
+            ok = dtc.count(posterior, arms, kept)
+            dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, draws))
         return Info(ok & all_numbers(posterior.mean, posterior.variance), (kept != rewards) & ok)
 
 
@@ -106,5 +114,5 @@ def new_dictionary(posterior: DTCPosterior, oversampling: float, uniform: Tensor
 def sparse_width(state: State, width: Width, uniform: Tensor) -> Tensor | float:
     """The width of the coming round, which gets sum sigma~^2 if it needs that, and else the information gain."""
     posterior, needs = state.posterior, needs_of(width)
-    gain = posterior.effective_dimension if DIMENSION in needs else posterior.information_gain if needs else 0.0
-    return width(state.round + 1, gain, uniform)
+    gain = posterior.effective_dimension if DIMENSION in needs else posterior.information_gain
+    return width_at(width, state.round + 1, gain, uniform)
