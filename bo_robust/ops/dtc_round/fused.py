@@ -31,7 +31,7 @@ def draw_(slots: int, oversampling: float, *given: Tensor) -> tuple[Tensor, Tens
 def inverse_root(C: Tensor, size: Tensor, pivoting: bool) -> Tensor:
     """See :func:`bo_robust.ops.dtc_round.naive.inverse_root`."""
     (s, R), rounding = C.shape[:2], torch.finfo(C.dtype).eps if pivoting else 0.0
-    X = C.new_zeros(s, R, 2 * R)
+    X = C.new_empty(s, R, 2 * R)
     with torch.cuda.device_of(C):
         _root[(s,)](C.contiguous(), size, X, EPS=rounding, PIVOT=pivoting, R=R, B=min(R, ROWS), num_warps=NUM_WARPS)
     return X[..., R:]
@@ -96,7 +96,7 @@ def _draw(  # type: ignore[no-untyped-def]  # noqa: PLR0915
 
 @triton.jit
 def _root(C, size, X, EPS: tl.constexpr, PIVOT: tl.constexpr, R: tl.constexpr, B: tl.constexpr):  # type: ignore[no-untyped-def]
-    """One program: all of ``inverse_root`` in one trial. X gets L^T and W; it is zero before."""
+    """One program: all of ``inverse_root`` in one trial. X gets L^T and W."""
     trial = tl.program_id(0).to(tl.int64)
     C += trial * R * R
     X += trial * 2 * R * R
@@ -123,3 +123,5 @@ def _root(C, size, X, EPS: tl.constexpr, PIVOT: tl.constexpr, R: tl.constexpr, B
         tl.store(X + k * (2 * R) + R + i, inverse * root)
         left = tl.where(i == p, -1.0, left - row * root * (row * root))
         tl.debug_barrier()  # the next step reads these
+    for k in range(points, R):
+        tl.store(X + k * (2 * R) + R + i, tl.zeros((R,), dtype=diagonal.dtype))
