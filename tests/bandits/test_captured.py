@@ -236,11 +236,11 @@ def test_a_round_that_reads_is_found_and_not_captured(simulated):
         assert captured_rounds(algorithm, state, None, Graphs()) is None
 
 
-def run_bkb(algorithm, capture=None, by_slots=True, rounds=60):
+def run_bkb(algorithm, capture=None, by_slots=True, rounds=60, device="cpu"):
     """Arms, state, and how many rounds were replayed; without ``capture`` rounds are eager, by slots or not."""
-    f, noise, uniforms = table(TRIALS, rounds, "cpu")
+    f, noise, uniforms = table(TRIALS, rounds, device)
     noise[50, 1] = torch.nan
-    state = begin(algorithm, kernel("cpu"), 0.1, TRIALS)
+    state = begin(algorithm, kernel(device), 0.1, TRIALS)
     one_round, arms, replayed = round_of(algorithm, state, f), [], 0
     blocks = captured_rounds(algorithm, state, one_round, capture) if capture else None
     while len(arms) < rounds:
@@ -373,6 +373,17 @@ def test_a_graph_of_cuda_replays_the_eager_rounds(name, dense, device, monkeypat
         assert blocks._failed == (capture is refused)
         picks.append(torch.cat(rows))
     assert torch.equal(*picks)
+
+
+@pytest.mark.parametrize("redraw", ["fresh", "persistent"])
+def test_a_graph_of_cuda_replays_the_eager_rounds_of_bkb(redraw, device):
+    if device.type != "cuda":
+        pytest.skip("needs CUDA: --device cuda")
+    algorithm = BKB(LogWidth(), 5.0, redraw, LEVEL)
+    captured, eager, without = (run_bkb(algorithm, *how, device=device) for how in ((cuda_graph,), (), (None, False)))
+    assert captured[2] > 0
+    assert_same_bkb(captured, eager)
+    assert_same_bkb(eager, without, 1e-6)
 
 
 def test_each_width_of_its_own_has_room(simulated, monkeypatch):
