@@ -67,11 +67,8 @@ def _dtc_round(path: ModuleType, like: Tensor, n: int, slots: int) -> tuple[Tens
     draws, dictionary = 0.3 * counts[:, 0], torch.zeros_like(counts, dtype=torch.bool)
     totals, pulled = torch.stack([counts, counts.round()]), counts[:, :2].clone()
     kept = totals, totals.clone(), pulled, dictionary, most
-    drawn = [
-        x
-        for uniforms in (draws, variance % 1.0)  # per trial and per arm
-        for x in path.draw_(slots, 0.01, most + 3, draws, uniforms, like.new_full((2,), 0.1), variance, *kept)
-    ]
+    given, pulls = (like.new_full((2,), 0.1), variance, *kept), (slots, 0.01, most + 3, draws)
+    drawn = *path.draw_(*pulls, draws, *given), *path.draw_(*pulls, variance % 1.0, *given)
     X = _numbers(like, 2, slots, 2)
     X[0, 1] = X[0, 0]
     C, eye = SquaredExponential(1.0)(X, X), torch.eye(slots).to(like)

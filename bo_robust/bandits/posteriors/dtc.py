@@ -59,7 +59,7 @@ class DTCPosterior(Slotted):
     dictionary: Tensor  # Which arms are in the dictionary, `s x n` bool
     # Linearly independent arms of the dictionary, one per slot, `s x r` long; an empty slot holds any arm
     points: Tensor
-    # R, `s x r x r`, lower triangular but in :mod:`.dtc_slots`; rows and columns of empty slots are zero
+    # R, `s x r x r`, lower triangular but by :mod:`.slots`; rows and columns of empty slots are zero
     root: Tensor
     factor: Tensor  # F = L^{-1} R up to a rotation from the left, `s x r x r`
     weights: Tensor  # R^T V^{-1} sum_a s_a z_a, `s x r`
