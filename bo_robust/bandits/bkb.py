@@ -105,6 +105,7 @@ class BKB(ArmAlgorithm):
         if posterior.slots:
             ok = learn_by_slots(posterior, arms, kept, self.oversampling, draws)
             if not is_capturing() and posterior.overflowed():
+                posterior.slots = 0  # until the next block; there is none after a capture that failed
                 dtc.rebuild(posterior, posterior.dictionary.clone())
         else:
             dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, draws))
