@@ -235,10 +235,10 @@ def test_a_round_that_reads_is_found_and_not_captured(simulated):
         assert captured_rounds(algorithm, state, None, Graphs()) is None
 
 
-def run_bkb(algorithm, capture=None, by_slots=True, rounds=60, device="cpu"):
+def run_bkb(algorithm, capture=None, by_slots=True, rounds=40, device="cpu"):
     """Arms, state, and how many rounds were replayed; without ``capture`` rounds are eager, by slots or not."""
     f, noise, uniforms = table(TRIALS, rounds, device)
-    noise[50, 1] = torch.nan
+    noise[20, 1] = torch.nan
     state = begin(algorithm, kernel(device), 0.1, TRIALS)
     one_round, arms, replayed = round_of(algorithm, state, f), [], 0
     blocks = captured_rounds(algorithm, state, one_round, capture) if capture else None
@@ -262,25 +262,25 @@ def assert_same_bkb(ours, theirs, atol=0.0):
 @pytest.mark.parametrize("redraw", ["fresh", "persistent"])
 def test_bkb_by_slots_chooses_as_without(redraw, simulated, monkeypatch):
     """And to the bit as its graph, of which no operation reads the device."""
-    monkeypatch.setattr(slots, "BLOCK", 16)
+    monkeypatch.setattr(slots, "BLOCK", 8)
     algorithm = BKB(LogWidth(), 5.0, redraw, LEVEL)
     eager, graphs = run_bkb(algorithm), Graphs()
     assert_same_bkb(eager, run_bkb(algorithm, by_slots=False), 1e-6)
     captured = run_bkb(algorithm, graphs)
-    assert (len(graphs.graphs), captured[2]) == (1, 48)
+    assert (len(graphs.graphs), captured[2]) == (1, 32)
     assert_same_bkb(captured, eager)
 
 
 def test_a_dictionary_that_outgrows_its_slots_gets_more(simulated, monkeypatch):
     """A replay that had too few is repeated, round by round, from the state before; then one more capture."""
-    monkeypatch.setattr(slots, "BLOCK", 16)
+    monkeypatch.setattr(slots, "BLOCK", 8)
     monkeypatch.setattr(slots, "SPARE", 1)
     monkeypatch.setattr(slots, "FEWEST", 2)
     algorithm, graphs = BKB(LogWidth(), 5.0), Graphs()
     found = run_bkb(algorithm, graphs)
     assert_same_bkb(found, run_bkb(algorithm, by_slots=False), 1e-6)
     assert len(graphs.graphs) > 1
-    assert graphs.replays > found[2] / 16 > 0
+    assert graphs.replays > found[2] / 8 > 0
     warn_once.cache_clear()
     with pytest.warns(UserWarning, match="Rounds of BKB are not captured"):
         assert torch.equal(run_bkb(algorithm, refused)[0], found[0])
