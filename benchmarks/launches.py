@@ -20,13 +20,15 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from benchmarks import common
 from benchmarks.loops.arms import ArmsPanel, draw_chunk, run_round, run_rounds, start_state
 from benchmarks.loops.traces import Traces
 from bo_robust.acquisition.lnso import _first_networks, _fitting
 from bo_robust.bandits.captured import captured_rounds
+from bo_robust.ops import dtc_round
+from bo_robust.ops.dtc_round import naive as naive_round
 from bo_robust.utils import linalg
 
 FREE = {"empty", "empty_like", "empty_strided", "new_empty", "detach", "alias", "lift_fresh", "_unsafe_view"}
@@ -50,8 +52,10 @@ FAMILIES: dict[str, tuple[str, str, int | None]] = {
     "ExpectedUCB": ("unknown_hyperparameters.mean", "Expected, theorem", None),
     "BKB, one trial": ("bkb.dictionary", "BKB, q = 5", 1),
     "BKB": ("bkb.dictionary", "BKB, q = 5", None),
+    "BKB, abalone": ("bkb.abalone", "BKB", None),
     "BKB, 10,000 arms": ("bkb.many_arms", "BKB, persistent", None),
     "BBKB": ("bkb.many_arms", "BBKB", None),
+    "BBKB, abalone": ("bkb.abalone", "BBKB", None),
 }
 
 
@@ -73,6 +77,17 @@ class Launches(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def _one_launch(op: Any) -> Any:
+    """The op in PyTorch, counted as its Triton kernel."""
+
+    def call(*given: Any, **how: Any) -> Any:
+        torch.empty(1).zero_()
+        with _disable_current_modes():
+            return op(*given, **how)
+
+    return call
+
+
 @contextmanager
 def on_cuda_path() -> Iterator[None]:
     """Let tensors of a CPU take the paths of CUDA, and count Triton's kernels of the arm update."""
@@ -82,6 +97,8 @@ def on_cuda_path() -> Iterator[None]:
     with (
         mock.patch.multiple(fused, **dict.fromkeys(KERNELS, launch)),
         mock.patch.object(naive, "update_", fused.update_),
+        mock.patch.object(dtc_round, "draw_", _one_launch(naive_round.draw_)),
+        mock.patch.object(dtc_round, "inverse_root", _one_launch(naive_round.inverse_root)),
         mock.patch.object(linalg, "simulated", True),
     ):
         yield
@@ -130,12 +147,11 @@ def counted(panel: ArmsPanel, label: str) -> Cost:
                 traces.write(**one(draws[t], uniforms[t]))
             eager.append(len(launches.names))
             getattr(state.posterior, "filled", torch.empty(0)).fill_(1)  # as the kernels would have
-        if blocks is None:
-            return Cost(statistics.median(eager), cpu_us(panel, label))
         with outside:
-            ran = blocks.run(draws, uniforms)
-            assert ran is not None
-            traces.write(ran[0], **ran[1])
+            if ran := blocks.run(draws, uniforms) if blocks else None:
+                traces.write(ran[0], **ran[1])
+    if ran is None:
+        return Cost(statistics.median(eager), cpu_us(panel, label))
     return Cost(statistics.median(eager), cpu_us(panel, label), len(inside.names) / ran[0], len(outside.names) / ran[0])
 
 

@@ -14,7 +14,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from benchmarks import launches
 from benchmarks.launches import KERNELS, Launches
 from benchmarks.methods.published import LogWidth
-from bo_robust.bandits import ATAGPUCB, BBKB, GPUCB
+from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB
 from bo_robust.bandits.captured import captured_rounds
 from bo_robust.bandits.posteriors import arm_kernel, arms
 from bo_robust.bandits.posteriors.arms import ArmKernel
@@ -26,6 +26,7 @@ from bo_robust.models.candidate_priors import candidate
 from bo_robust.utils import linalg
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from bo_robust.utils.linalg import all_numbers
+from bo_robust.utils.round_numbers import RoundNumbers
 
 pytestmark = pytest.mark.usefixtures("simulated")
 
@@ -153,7 +154,9 @@ def test_a_round_of_ata_is_80_launches(root):
     assert len(counted(one_round)) <= 80
 
 
-@pytest.mark.parametrize(("family", "most"), [("GP-UCB", 16), ("TGP-UCB", 30), ("V-UCB", 60), ("HE-GP-UCB", 108)])
+@pytest.mark.parametrize(
+    ("family", "most"), [("GP-UCB", 16), ("TGP-UCB", 30), ("V-UCB", 60), ("HE-GP-UCB", 108), ("BKB", 46)]
+)
 def test_a_captured_round_has_few_nodes(family, most, monkeypatch):
     """Reward and traces included; V-UCB had 116."""
     monkeypatch.setattr(launches, "cpu_us", lambda panel, label: 0.0)
@@ -163,7 +166,26 @@ def test_a_captured_round_has_few_nodes(family, most, monkeypatch):
         panel = dataclasses.replace(panel, problem=dataclasses.replace(panel.problem, designs=3))
     cost = launches.counted(panel.made(torch.device("cpu")), label)
     assert int(cost.nodes) <= most
-    assert cost.between <= 1.0
+    assert cost.between <= 1.1
+
+
+@pytest.mark.parametrize(("matrix", "most"), [(True, 32), (False, 40)])
+def test_a_round_of_bkb_by_slots_is_40_launches_and_no_wait(matrix, most, monkeypatch):
+    """They were 191 to 226, and 3 to 9 waits."""
+    monkeypatch.setattr(arm_kernel, "MATRIX_MAX_ARMS", 4096 * matrix)
+    X = torch.rand(1000, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    algorithm, uniform = BKB(ConstantWidth(2.0), 5.0), torch.rand(3, dtype=torch.float64)
+    state = algorithm.init(ArmKernel.from_covariance(Matern(2.5, 0.5), X), 0.1, 3)
+
+    def one_round():
+        algorithm.observe(state, algorithm.select(state, uniform).arms, uniform, uniform)
+
+    one_round()
+    state.posterior.begin_block()
+    with launches.on_cuda_path(), RoundNumbers(9, 1, X.device).captured(), Launches() as launched:
+        one_round()
+    assert len(launched.names) <= most, launched.names
+    assert not WAITS & set(launched.names)
 
 
 def test_a_step_of_lnso_is_53_launches():

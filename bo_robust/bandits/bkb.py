@@ -10,21 +10,24 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State, checked_state, uniform_arms
 from bo_robust.bandits.gp_ucb import largest_bound
 from bo_robust.bandits.posteriors import dtc
-from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.arms import ArmKernel, check_pulls
 from bo_robust.bandits.posteriors.dtc import DTCPosterior
 from bo_robust.bandits.tgp_ucb import truncated_rewards
 from bo_robust.confidence import Width
-from bo_robust.confidence.base import DIMENSION, needs_of
+from bo_robust.confidence.base import DIMENSION, needs_of, width_at
 from bo_robust.confidence.truncation import NoTruncation, Rule, Truncation
 from bo_robust.features.leverage import redrawn
+from bo_robust.ops import dtc_round
 from bo_robust.utils.input_checks import Oversampling, quoted
 from bo_robust.utils.linalg import all_numbers
 from bo_robust.utils.random import spread
+from bo_robust.utils.round_numbers import by_round, is_capturing
 
 
 @dataclass
@@ -52,6 +55,7 @@ class BKB(ArmAlgorithm):
 
     records: ClassVar[frozenset[str]] = frozenset({"dictionary"})
     takes_prior_mean: ClassVar[bool] = False
+    capturable: ClassVar[bool] = True
 
     width: Width
     oversampling: Oversampling
@@ -86,15 +90,25 @@ class BKB(ArmAlgorithm):
             raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
         state = checked_state(state, BKBState, DTCPosterior)
         posterior: DTCPosterior = state.posterior
-        level = self.truncation(state.round + 1)
-        kept = rewards if math.isinf(level) else truncated_rewards(rewards, level, self.rule)
-        ok = dtc.count(posterior, arms, kept)
+        t, kept = state.round + 1, rewards
+        if not math.isinf(self.truncation(t)):
+            kept = truncated_rewards(rewards, by_round(self.truncation, t, rewards), self.rule)
+        if posterior.slots:
+            check_pulls(posterior.noise_var, arms, kept)
+        else:
+            ok = dtc.count(posterior, arms, kept)
         state.round += 1
         if self.redraw == "persistent":
             state.uniforms = spread(uniform, posterior.counts.shape[1]) if state.uniforms is None else state.uniforms
         draws = uniform if state.uniforms is None else state.uniforms
         # variances of the round before, as the paper: count did not change them
-        dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, draws))
+        if posterior.slots:
+            ok = learn_by_slots(posterior, arms, kept, self.oversampling, draws)
+            if not is_capturing() and posterior.overflowed():
+                posterior.slots = 0  # until the next block; there is none after a capture that failed
+                dtc.rebuild(posterior, posterior.dictionary.clone())
+        else:
+            dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, draws))
         return Info(ok & all_numbers(posterior.mean, posterior.variance), (kept != rewards) & ok)
 
 
@@ -106,5 +120,29 @@ def new_dictionary(posterior: DTCPosterior, oversampling: float, uniform: Tensor
 def sparse_width(state: State, width: Width, uniform: Tensor) -> Tensor | float:
     """The width of the coming round, which gets sum sigma~^2 if it needs that, and else the information gain."""
     posterior, needs = state.posterior, needs_of(width)
-    gain = posterior.effective_dimension if DIMENSION in needs else posterior.information_gain if needs else 0.0
-    return width(state.round + 1, gain, uniform)
+    gain = posterior.effective_dimension if DIMENSION in needs else posterior.information_gain
+    return width_at(width, state.round + 1, gain, uniform)
+
+
+def learn_by_slots(p: DTCPosterior, arms: Tensor, rewards: Tensor, oversampling: float, uniform: Tensor) -> Tensor:
+    """:func:`.dtc.count` and a rebuild under a new dictionary, at static sizes (:mod:`.slots`), waiting for nothing.
+
+    All arms take the part of those pulled, as their features are computed anyway. Returns which rewards were noted.
+    """
+    assert p.most is not None
+    kernel, parts = p.kernel, (p.noise_var, p.variance, p.totals, p.learnt, p.pulled, p.dictionary, p.most)
+    ok, points, size = dtc_round.draw_(p.slots, oversampling, arms, rewards, uniform, *parts)
+    k = kernel.block(points, slice(None))
+    K_D = k.gather(2, points.unsqueeze(1).expand(-1, p.slots, -1))
+    R = dtc_round.inverse_root(K_D, size, pivoting=True)
+    E = R @ k
+    V = (E * p.counts.unsqueeze(1)) @ E.mT
+    V.diagonal(dim1=1, dim2=2).add_(p.noise_var.unsqueeze(1))
+    F = dtc_round.inverse_root(V, size, pivoting=False) @ R
+    G = F @ k
+    weights = (G @ p.sums.unsqueeze(2)).mT @ F
+    explained, left = (torch.linalg.vector_norm(z, dim=1) for z in (E, G))
+    rest = torch.addcmul(kernel.diagonal, explained, explained, value=-1.0).clamp_(min=0.0)
+    p.mean, p.variance = (weights @ k).squeeze(1), rest.addcmul_(left * p.noise_var.unsqueeze(1), left)
+    p.points, p.root, p.factor, p.weights = points, R, F, weights.squeeze(1)
+    return ok

@@ -120,7 +120,14 @@ class CapturedRounds:
         for target, given in zip(self._inputs, inputs, strict=True):
             target.copy_(given[:K])
         self._numbers.fill(self._state.round)
+        # What a block may turn out to have no space for is repeated, round by round.
+        overflowed = getattr(self._state.posterior, "overflowed", None)
+        before = [(x, x.clone()) for _, _, x in _parts(self._state) if overflowed and isinstance(x, Tensor)]
         self._replay()
+        if overflowed and overflowed():
+            for x, old in before:
+                x.copy_(old)
+            return None
         self._kept.advance()
         return K, self._outputs
 

@@ -60,7 +60,24 @@ def _dtc_scores(path: ModuleType, like: Tensor, r: int, d: int, num_arms: int) -
     return tuple(found)
 
 
+def _dtc_round(path: ModuleType, like: Tensor, n: int, slots: int) -> tuple[Tensor, ...]:
+    """Draws of one trial that overflows and one without variance; roots with near duplicates and without."""
+    variance, counts = _numbers(like, 4, n).abs().split(2)
+    variance[1], most = 0.0, torch.zeros(2, dtype=torch.long, device=like.device)
+    draws, dictionary = 0.3 * counts[:, 0], torch.zeros_like(counts, dtype=torch.bool)
+    totals, pulled = torch.stack([counts, counts.round()]), counts[:, :2].clone()
+    kept = totals, totals.clone(), pulled, dictionary, most
+    given, pulls = (like.new_full((2,), 0.1), variance, *kept), (slots, 0.01, most + 3, draws)
+    drawn = *path.draw_(*pulls, draws, *given), *path.draw_(*pulls, variance % 1.0, *given)
+    X = _numbers(like, 2, slots, 2)
+    X[0, 1] = X[0, 0]
+    C, eye = SquaredExponential(1.0)(X, X), torch.eye(slots).to(like)
+    roots = [path.inverse_root(A, most * 0 + slots - 1, A is C) for A in (C, C + eye)]
+    return *drawn, *kept, *(C @ W.mT @ W @ C for W in roots)
+
+
 CASES: dict[str, Case] = {
     "arm_update": partial(_arm_update, s=2, n=40),
     "dtc_scores": partial(_dtc_scores, r=150, d=3, num_arms=50),
+    "dtc_round": partial(_dtc_round, n=1100, slots=32),
 }

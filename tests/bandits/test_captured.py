@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from benchmarks.methods.published import LogWidth
 from bo_robust.bandits import (
     ATAGPUCB,
+    BBKB,
     BKB,
     GPUCB,
     HEGPUCB,
@@ -31,7 +32,7 @@ from bo_robust.bandits import (
     captured,
 )
 from bo_robust.bandits.captured import captured_rounds, why_not
-from bo_robust.bandits.posteriors import arm_kernel
+from bo_robust.bandits.posteriors import arm_kernel, slots
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomizedWidth, SelfNormalizedWidth, TGPWidth
@@ -122,7 +123,6 @@ def replays_of(name):
 
 
 def refused(device, work):
-    work()
     raise RuntimeError("operation not permitted when stream is capturing\nmore lines")
 
 
@@ -225,14 +225,65 @@ def assert_nothing_read(state, one_round, noise, uniforms):
 
 
 def test_a_round_that_reads_is_found_and_not_captured(simulated):
-    algorithm = BKB(FiniteWidth(N, 0.1), 5.0)
+    algorithm = BBKB(FiniteWidth(N, 0.1), 5.0, 1.0)
     state = begin(algorithm, kernel("cpu"), 0.1, TRIALS)
     f, noise, uniforms = table(TRIALS, 3, "cpu")
     with pytest.raises(DataDependentOutputException):
         assert_nothing_read(state, round_of(algorithm, state, f), noise, uniforms)
     warn_once.cache_clear()
-    with pytest.warns(UserWarning, match="Rounds of BKB are not captured, but run one by one: they read the device"):
+    with pytest.warns(UserWarning, match="Rounds of BBKB are not captured, but run one by one: they read the device"):
         assert captured_rounds(algorithm, state, None, Graphs()) is None
+
+
+def run_bkb(algorithm, capture=None, by_slots=True, rounds=40, device="cpu"):
+    """Arms, state, and how many rounds were replayed; without ``capture`` rounds are eager, by slots or not."""
+    f, noise, uniforms = table(TRIALS, rounds, device)
+    noise[20, 1] = torch.nan
+    state = begin(algorithm, kernel(device), 0.1, TRIALS)
+    one_round, arms, replayed = round_of(algorithm, state, f), [], 0
+    blocks = captured_rounds(algorithm, state, one_round, capture) if capture else None
+    while len(arms) < rounds:
+        t = len(arms)
+        if not blocks and by_slots:
+            state.posterior.begin_block()
+        ran = blocks.run(noise[t:], uniforms[t:]) if blocks else None
+        arms.extend(ran[1]["arms"].clone() if ran else [one_round(noise[t], uniforms[t])["arms"]])
+        replayed += ran[0] if ran else 0
+    return torch.stack(arms), state, replayed
+
+
+def assert_same_bkb(ours, theirs, atol=0.0):
+    assert torch.equal(ours[0], theirs[0])
+    for name in ("mean", "variance", "totals", "learnt", "pulled", "dictionary"):
+        a, b = (getattr(state.posterior, name) for state in (ours[1], theirs[1]))
+        torch.testing.assert_close(a, b, rtol=0.0, atol=atol)
+
+
+@pytest.mark.parametrize("redraw", ["fresh", "persistent"])
+def test_bkb_by_slots_chooses_as_without(redraw, simulated, monkeypatch):
+    """And to the bit as its graph, of which no operation reads the device."""
+    monkeypatch.setattr(slots, "BLOCK", 8)
+    algorithm = BKB(LogWidth(), 5.0, redraw, LEVEL)
+    eager, graphs = run_bkb(algorithm), Graphs()
+    assert_same_bkb(eager, run_bkb(algorithm, by_slots=False), 1e-6)
+    captured = run_bkb(algorithm, graphs)
+    assert (len(graphs.graphs), captured[2]) == (1, 32)
+    assert_same_bkb(captured, eager)
+
+
+def test_a_dictionary_that_outgrows_its_slots_gets_more(simulated, monkeypatch):
+    """A replay that had too few is repeated, round by round, from the state before; then one more capture."""
+    monkeypatch.setattr(slots, "BLOCK", 8)
+    monkeypatch.setattr(slots, "SPARE", 1)
+    monkeypatch.setattr(slots, "FEWEST", 2)
+    algorithm, graphs = BKB(LogWidth(), 5.0), Graphs()
+    found = run_bkb(algorithm, graphs)
+    assert_same_bkb(found, run_bkb(algorithm, by_slots=False), 1e-6)
+    assert len(graphs.graphs) > 1
+    assert graphs.replays > found[2] / 8 > 0
+    warn_once.cache_clear()
+    with pytest.warns(UserWarning, match="Rounds of BKB are not captured"):
+        assert torch.equal(run_bkb(algorithm, refused)[0], found[0])
 
 
 def test_a_capture_that_fails_leaves_the_state_as_it_was(simulated):
@@ -324,6 +375,17 @@ def test_a_graph_of_cuda_replays_the_eager_rounds(name, dense, device, monkeypat
         assert blocks._failed == (capture is refused)
         picks.append(torch.cat(rows))
     assert torch.equal(*picks)
+
+
+@pytest.mark.parametrize("redraw", ["fresh", "persistent"])
+def test_a_graph_of_cuda_replays_the_eager_rounds_of_bkb(redraw, device):
+    if device.type != "cuda":
+        pytest.skip("needs CUDA: --device cuda")
+    algorithm = BKB(LogWidth(), 5.0, redraw, LEVEL)
+    captured, eager, without = (run_bkb(algorithm, *how, device=device) for how in ((cuda_graph,), (), (None, False)))
+    assert captured[2] > 0
+    assert_same_bkb(captured, eager)
+    assert_same_bkb(eager, without, 1e-6)
 
 
 def test_each_width_of_its_own_has_room(simulated, monkeypatch):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from bo_robust.ops import arm_update, checked, dtc_scores
+from bo_robust.ops import arm_update, checked, dtc_round, dtc_scores
 from bo_robust.ops.cases import CASES
 from tests.ops.production import PRODUCTION
 
@@ -20,11 +20,14 @@ PUBLIC = SimpleNamespace(
     __name__="naive",
     update_=arm_update.update_,
     dtc_scores=dtc_scores.dtc_scores,
+    draw_=dtc_round.draw_,
+    inverse_root=dtc_round.inverse_root,
 )
 # Of every op: a function of its fused module, a tensor that it writes, and the last of its kernels.
 FUSED = {
     "arm_update": ("update_", lambda out, given: given[0].mean, "_stream"),
     "dtc_scores": ("dtc_scores", lambda out, given: out.variance, "_squares"),
+    "dtc_round": ("draw_", lambda out, given: out[1], "_draw"),
 }
 
 

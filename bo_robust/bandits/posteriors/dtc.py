@@ -23,6 +23,7 @@ from bo_robust.bandits.posteriors import dtc_changes, dtc_cpu
 from bo_robust.bandits.posteriors.arm_kernel import ArmKernel, noise_of_trials
 from bo_robust.bandits.posteriors.arms import check_pulls, within
 from bo_robust.bandits.posteriors.dtc_changes import Factors
+from bo_robust.bandits.posteriors.slots import Slotted
 from bo_robust.features.leverage import padded
 from bo_robust.features.nystrom import dictionary_root, rounding_share
 from bo_robust.ops.dtc_scores import (
@@ -44,7 +45,7 @@ POINTS_PER_CHANGE, MAX_CHANGES, LEAST_WORK = 6, 512, 2e6
 
 
 @dataclass
-class DTCPosterior:
+class DTCPosterior(Slotted):
     """What is known about n arms in s trials; the functions of this file update it in place."""
 
     kernel: ArmKernel  # The prior covariance
@@ -58,7 +59,8 @@ class DTCPosterior:
     dictionary: Tensor  # Which arms are in the dictionary, `s x n` bool
     # Linearly independent arms of the dictionary, one per slot, `s x r` long; an empty slot holds any arm
     points: Tensor
-    root: Tensor  # R, `s x r x r`, lower triangular; rows and columns of empty slots are zero
+    # R, `s x r x r`, lower triangular but by :mod:`.slots`; rows and columns of empty slots are zero
+    root: Tensor
     factor: Tensor  # F = L^{-1} R up to a rotation from the left, `s x r x r`
     weights: Tensor  # R^T V^{-1} sum_a s_a z_a, `s x r`
     changes: Tensor  # Number of changes since the factors were last built from scratch, `s` long
