@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNELS = {"_take_slots", "_times_root", "_scalars", "_stream", "_columns", "_squares"}
+KERNELS = {"_take_slots", "_times_root", "_scalars", "_stream", "_columns", "_squares", "_draw", "_root"}
 # Bytes of stack; two registers are saved around an exponential in float64.
-STACK = {"_columns": 16}
+STACK = {"_columns": 16, "_draw": 8}
 
 
 @pytest.mark.slow
