@@ -19,7 +19,10 @@ def is_due(count: int) -> bool:
 
 
 def repeats(point: Tensor, observed: Tensor, low: Tensor, high: Tensor) -> bool:
-    """Whether a pair, ``d``, is within 0.5 % of the box from ``low`` to ``high`` of one of ``n x d``, in all."""
+    """Whether every column of a pair, ``d``, is within 0.5 % of the box of that of one ``observed``, ``n x d``.
+
+    The box is from ``low`` to ``high``, ``d``.
+    """
     away = (observed - point).abs()
     return bool((away <= REPEATED * (high - low)).all(-1).any())
 
@@ -57,7 +60,11 @@ def fresh_pair(
     if not (is_due(len(observed)) and repeats(point[0], observed, low, high)):
         return point
     uniform = torch.rand(1, bounds.shape[-1], generator=generator, dtype=bounds.dtype).to(bounds)
-    points = environment.points(bounds[0] + (bounds[1] - bounds[0]) * uniform)[0]
-    p = environment.probabilities
+    return under_drawn_condition(bounds[0] + (bounds[1] - bounds[0]) * uniform, environment, generator)
+
+
+def under_drawn_condition(x: Tensor, environment: Environment, generator: torch.Generator | None = None) -> Tensor:
+    """A design, ``1 x d_x``, under a condition drawn by its probability: ``1 x d``."""
+    (points,), p = environment.points(x), environment.probabilities
     weights = torch.ones(len(points)) if p is None else p.cpu()
     return points[torch.multinomial(weights, 1, generator=generator).to(points.device)]

@@ -55,7 +55,7 @@ from bo_robust.acquisition import (
     OnePointLogNoisyExpectedImprovement,
     ValueAtRiskUCB,
 )
-from bo_robust.acquisition.fresh_pair import is_due, repeats
+from bo_robust.acquisition.fresh_pair import is_due, repeats, under_drawn_condition
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.models.reward_units import rescaling_unit
@@ -280,11 +280,8 @@ class RobustAcquisition(Acquisition):
         if not (isinstance(self.choosing, ValueAtRiskUCB) and is_due(len(known)) and repeats(x[0], known, low, high)):
             return x
         environment: Any = self.choosing.environment
-        designs = x.shape[-1] - environment.appended
-        p, generator = environment.probabilities, torch.Generator().manual_seed(len(known))
-        some = torch.multinomial(torch.ones(len(environment.z)) if p is None else p.cpu(), 1, generator=generator)
-        drawn = _random_point(digest, len(known), **options).to(x)
-        pair = torch.cat([drawn[:, :designs], environment.z[some.to(x.device)].to(x)], -1)
+        drawn = _random_point(digest, len(known), **options).to(x)[:, : x.shape[-1] - environment.appended]
+        pair = under_drawn_condition(drawn, environment, torch.Generator().manual_seed(len(known)))
         for column, value in (options.get("fixed_features") or {}).items():
             pair[:, column] = value
         return pair
