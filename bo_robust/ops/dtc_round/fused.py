@@ -95,7 +95,9 @@ def _draw(  # type: ignore[no-untyped-def]  # noqa: PLR0915
 
 
 @triton.jit
-def _root(C, size, X, EPS: tl.constexpr, PIVOT: tl.constexpr, R: tl.constexpr, B: tl.constexpr):  # type: ignore[no-untyped-def]
+def _root(  # type: ignore[no-untyped-def]
+    C, size, X, EPS: tl.constexpr, PIVOT: tl.constexpr, R: tl.constexpr, B: tl.constexpr
+):  # fmt: skip
     """One program: all of ``inverse_root`` in one trial. X gets L^T and W."""
     trial = tl.program_id(0).to(tl.int64)
     C += trial * R * R
