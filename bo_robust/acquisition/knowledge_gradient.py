@@ -11,6 +11,7 @@ conditions, ``K`` fantasies, ``M`` samples, ``d`` columns of the model.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
@@ -51,9 +52,10 @@ class _Designs(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What stays while (x, z) is searched for."""
+    """What stays while (x, z) is searched for, in float64."""
 
     joint: JointMoments
+    environment: Environment
     known: _Designs  # those evaluated, `n`
     fantasies: Tensor  # `K x 1 x 1 x 1 x 1`
     samples: Tensor  # `M x w`
@@ -72,13 +74,13 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
 
     :class:`~bo_robust.acquisition.ValueAtRiskUCB` takes less time, and bounds the regret. The value of an ensemble is
     the weighted mean over its members. In a learnt scale samples are those of f. Values at q > 1 points are the sums of
-    those that they have when chosen one after the other.
+    those that they have when chosen one after the other. A copy of a float32 model computes in float64, since in
+    float32 values under many conditions drown in rounding.
 
     Args:
         model: A fitted model over (x, z) of one output, or of several with a ``posterior_transform``; without
             ``AppendFeatures``, ``InputPerturbation`` or a batch shape. An exact GP takes the least time.
-        environment: The conditions, of the model's dtype and device (``.to`` moves them along). In float32 values
-            under 16 conditions or more drown in rounding: take float64.
+        environment: The conditions, of the model's dtype and device (``.to`` moves them along).
         functional: F, as in :class:`~bo_robust.acquisition.ValueAtRiskUCB`.
         X_evaluated: Designs that may be recommended, ``n x d_x``; default those of the model's data.
         num_fantasies: K.
@@ -158,13 +160,13 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
         if X.shape[-2] == 1:
             if self._state is None:  # made here, as what it holds does not move with `.to`
                 self._state = self._state_beside(self._pending[:0])
-            blocks = X.flatten(0, -2).split(BLOCK)
-            return torch.cat([self._values(self._state, x) for x in blocks]).reshape(X.shape[:-2])
+            blocks = X.flatten(0, -2).double().split(BLOCK)
+            return torch.cat([self._values(self._state, x) for x in blocks]).reshape(X.shape[:-2]).to(X)
         batches = [
             torch.cat([self._values(self._state_beside(x[:j]), x[j : j + 1]) for j in range(len(x))]).sum()
-            for x in X.flatten(0, -3)
+            for x in X.flatten(0, -3).double()
         ]
-        return torch.stack(batches).reshape(X.shape[:-2])
+        return torch.stack(batches).reshape(X.shape[:-2]).to(X)
 
     def select_condition(self, x: Tensor) -> ConditionChoice:
         """Choose the condition to observe each design (``... x d_x``) under: that of the largest value.
@@ -183,14 +185,16 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
     @on_host
     def _state_beside(self, chosen: Tensor) -> _State:
         """The state where points ``k x d`` are chosen, too; it has a gradient if they have."""
-        x, pending = self.X_evaluated, torch.cat([self._pending, chosen])
+        x, pending = self.X_evaluated.double(), torch.cat([self._pending.double(), chosen.double()])
         with torch.set_grad_enabled(torch.is_grad_enabled() and pending.requires_grad):
-            points, p, rows = self.environment.points(x), self.environment.probabilities, None
-            joint = JointMoments(self.model, self.posterior_transform, points[0, :1])
+            parts = self.model, self.posterior_transform, self.environment
+            model, transform, environment = map(_in_double, parts) if self.X_evaluated.dtype != x.dtype else parts
+            points, p, rows = environment.points(x), environment.probabilities, None
+            joint = JointMoments(model, transform, points[0, :1])
             if len(pending):
                 joint.hallucinate(joint.inputs(pending))
             if points.shape[-2] > self.num_conditions:
-                shuffles = self.environment.appended > 1  # neighbors of a quasi-random sequence share a corner
+                shuffles = environment.appended > 1  # neighbors of a quasi-random sequence share a corner
                 rows = _resampled(points.shape[-2], p, self.num_conditions, self.seed, shuffles).to(x.device)
                 points, p = points[:, rows], None
             sizes = (1, self.num_fantasies), (points.shape[-2], self.num_samples)
@@ -200,12 +204,12 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
             )
             known = _designs(joint, points, samples)
             selected = self.functional(known.mean.unsqueeze(-2) + known.drawn, p)
-        return _State(joint, known, fantasies[..., None, None, None], samples, rows, p, selected)
+        return _State(joint, environment, known, fantasies[..., None, None, None], samples, rows, p, selected)
 
     def _values(self, state: _State, X: Tensor) -> Tensor:
         """Values ``b`` at points ``b x d``."""
         joint, known = state.joint, state.known
-        points = self.environment.points(self._designs_of(X))
+        points = state.environment.points(self._designs_of(X))
         proposed = _designs(joint, points if state.rows is None else points[:, state.rows], state.samples)
         at = joint.inputs(X)
         alone = at.unsqueeze(-2)
@@ -274,6 +278,11 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
         super()._apply(fn, recurse)
         self._pending, self._state = fn(self._pending), None
         return self
+
+
+def _in_double(module: Any) -> Any:
+    """A copy in float64, without what it has computed in another dtype."""
+    return module if module is None else copy.deepcopy(module).train().double().eval()
 
 
 def _along(state: _State, designs: _Designs, c: Tensor) -> Tensor:

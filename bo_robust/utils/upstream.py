@@ -166,7 +166,7 @@ def move_original_inputs(model: Any, fn: Callable[[Tensor], Tensor]) -> None:
 def points_given(model: Any) -> Tensor:
     """The training points before the input transform, whether the model is in training or not."""
     points: Tensor = model._original_train_inputs if model._has_transformed_inputs else model.train_inputs[0]
-    return points
+    return points.to(model.train_inputs[0])  # a model that moves leaves them behind
 
 
 def latent_posterior(posterior: Any) -> Any:

@@ -1,5 +1,7 @@
 """The knowledge gradient against BoTorch's own fantasies, model by model."""
 
+import copy
+
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
@@ -266,3 +268,25 @@ def test_a_fixed_condition_and_the_same_seed():
         assert float(xz[0, 1]) == 1.6
         assert float(acqf(xz)) == pytest.approx(float(value), abs=1e-12)
     assert float(make(gp(), seed=1)(xz)) != float(value)
+
+
+def float32_models():
+    X, Y = data()
+    kinds = [{"kernel": kind, "lengthscale": 1.0, "noise_var": 0.3} for kind in ("rbf", "matern52")]
+    yield "exact", lambda: gp().float()
+    yield "of another kind", lambda: gp(kind=Unknown).float()
+    yield "robust", lambda: RobustGP(X, Y, input_transform=Normalize(2, bounds=BOX)).eval().float()
+    yield "candidates", lambda: CandidateEnsemble(X, Y - 20.0, kinds).float()
+
+
+@pytest.mark.parametrize("name", dict(float32_models()))
+def test_a_float32_model_gives_the_values_of_float64(name):
+    """Also where it has computed a posterior before, and has its weights in a ``posterior_transform``."""
+    model, minus = dict(float32_models())[name](), ScalarizedPosteriorTransform(torch.tensor([-1.0]).double())
+    exact = make(copy.deepcopy(model).double(), posterior_transform=minus)(at().float().double())
+    model.posterior(at()[0].float().requires_grad_()).mean.sum().backward()
+    where = FiniteEnvironment(environment().z.float(), environment().probabilities.float())
+    acqf = make(model, 0.35, where, posterior_transform=minus.float())
+    value = acqf(at().float())
+    assert value.dtype == acqf.select_condition(at()[:, 0, :1].float()).point.dtype == torch.float32
+    torch.testing.assert_close(value.double(), exact, atol=1e-6, rtol=1e-5)
