@@ -22,8 +22,8 @@ from torch import Tensor
 
 from benchmarks.problems.designs import DesignProblem
 from bo_robust.models import RobustGP
-from bo_robust.proposals.core import SidedModel, recommendable, replicates
 from bo_robust.proposals.methods import METHODS
+from bo_robust.proposals.sided_model import SidedModel, recommendable, replicates
 
 
 class Loop(Protocol):

@@ -25,8 +25,8 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
+from bo_robust.acquisition.condition_choice import ConditionChoice, columns_over, value_at
 from bo_robust.acquisition.ucb import PendingAcquisition
-from bo_robust.acquisition.value_at_risk import ConditionChoice, columns_over, value_at
 from bo_robust.models.joint_moments import JointMoments
 from bo_robust.risk_measures.environments import Environment
 from bo_robust.risk_measures.functionals import Functional, as_functional

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_robust.acquisition.value_at_risk import ConditionChoice, ValueAtRiskUCB, value_at
+from bo_robust.acquisition.condition_choice import ConditionChoice, value_at
+from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.ops.cuda_graphs import Repeated
 from bo_robust.risk_measures.environments import ContinuousEnvironment
 from bo_robust.risk_measures.functionals import ValueAtRisk

@@ -21,8 +21,8 @@ from botorch.models.transforms.input import Normalize
 from torch import Tensor
 
 from bo_robust.models import OutlierPrior, RobustGP
-from bo_robust.proposals.core import SidedModel, recommendable
-from bo_robust.proposals.core import replicates as points_to_replicate
+from bo_robust.proposals.sided_model import SidedModel, recommendable
+from bo_robust.proposals.sided_model import replicates as points_to_replicate
 from bo_robust.utils.upstream import baybe_context
 
 if TYPE_CHECKING:

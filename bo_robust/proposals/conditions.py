@@ -16,6 +16,7 @@ from bo_robust.models.robust.outcome_scale import IDENTITY
 from bo_robust.models.verdict import Prediction, reliable_model
 from bo_robust.proposals.inputs import Space, rows_of
 from bo_robust.proposals.methods import DEFAULT, METHODS, Choice, choose
+from bo_robust.proposals.sided_model import SidedModel
 from bo_robust.proposals.space import SearchSpace, axes_of
 from bo_robust.risk_measures.environments import Environment, FiniteEnvironment
 from bo_robust.utils.random import stream
@@ -133,7 +134,7 @@ class ConditionedSpace:
         return both
 
 
-def best_at_risk(sided: Any, U: Tensor, environment: Environment, functional: Any) -> tuple[int, Prediction]:
+def best_at_risk(sided: SidedModel, U: Tensor, environment: Environment, functional: Any) -> tuple[int, Prediction]:
     """The place of the best of designs ``k x d_x`` by a functional over conditions; its value there, and an interval.
 
     They are those of :func:`bo_robust.acquisition.recommend_design` by the reliable observations of a ``SidedModel``,

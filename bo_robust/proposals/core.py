@@ -2,7 +2,7 @@
 
 A :class:`Problem` has the designs that there are and what was measured; :func:`fit` makes models of it. From these,
 :func:`replicate`, :func:`search` and :func:`recommend` are functions without state, and :func:`propose` calls them in
-turn. A host that fits and searches by itself, as Ax does, has :class:`SidedModel` alone.
+turn. A host that fits and searches by itself, as Ax does, has :mod:`bo_robust.proposals.sided_model` alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -34,66 +34,20 @@ from bo_robust.acquisition.fresh_pair import is_due, repeats
 from bo_robust.acquisition.noisy_improvement import OnePointLogNoisyExpectedImprovement, contenders
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.acquisition.several_outcomes import LatentModels, OnePointLogNoisyExpectedHypervolumeImprovement
-from bo_robust.models import marginal_moments, suggest_replicates
+from bo_robust.models import marginal_moments
 from bo_robust.models.robust.slips import Slip
-from bo_robust.models.verdict import Prediction, Verdict, predict, verdict_of
+from bo_robust.models.verdict import Prediction
 from bo_robust.proposals.conditions import best_at_risk
 from bo_robust.proposals.fitting import equal_by_chance, failure_model, fitted_model, modules
 from bo_robust.proposals.inputs import Search
 from bo_robust.proposals.methods import Choice
 from bo_robust.proposals.outcomes import Outputs
+from bo_robust.proposals.sided_model import SidedModel, recommendable, replicates
 from bo_robust.proposals.space import among, seed_of
-from bo_robust.utils.linalg import is_among
 
 # PyTorch has one generator for all threads, BoTorch's fits and searches draw from it, and a proposal is a function of
 # its problem; so processes, not threads, make several at once.
 _one_at_a_time = threading.RLock()
-
-
-@dataclass(frozen=True, eq=False)
-class SidedModel:
-    """A fitted model of one outcome, and which of its values are good.
-
-    Attributes:
-        model: The model.
-        maximize: Whether large values are good; None: as the model was made.
-        X: The points of its observations, ``n x d``.
-    """
-
-    model: Any
-    maximize: bool | None
-    X: Tensor
-
-    @cached_property
-    def verdict(self) -> Verdict:
-        return verdict_of(self.model, self.X, self.maximize)
-
-    def predict(self, X: Tensor) -> Prediction:
-        """Mean and 95 % interval at points ``k x d``, by the reliable observations."""
-        return predict(self.model, X, self.maximize)
-
-
-def replicates(
-    objectives: Sequence[SidedModel], finite: bool = False, X_pending: Tensor | None = None
-) -> Iterator[Tensor]:
-    """The points to measure again before others, ``d`` each, the best of each objective first.
-
-    In a ``finite`` space a replicate is of an equal point. Points of ``X_pending``, ``m x d``, are left out.
-    """
-    for sided in objectives:
-        model, X = sided.model, sided.X
-        if getattr(model, "wants_replicates", False) and model.outliers_detected:
-            candidates = X if finite else None
-            points = suggest_replicates(model, len(X), candidates, maximize=sided.maximize, X_pending=X_pending)
-            if points is not None:
-                yield from points
-                X_pending = points if X_pending is None else torch.cat([X_pending, points])
-
-
-def recommendable(outcomes: Sequence[SidedModel], X: Tensor) -> Tensor:
-    """Which points ``k x d`` may be recommended, ``k`` bool: where no outcome has unreliable observations alone."""
-    refused = [sided.X[~sided.verdict.recommendable] for sided in outcomes]
-    return ~is_among(X, torch.cat([X[:0], *refused]))
 
 
 @dataclass(frozen=True, eq=False)

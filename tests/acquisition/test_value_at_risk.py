@@ -7,7 +7,7 @@ from botorch.optim import optimize_acqf
 from botorch.utils.datasets import SupervisedDataset
 
 from bo_robust.acquisition import GPUCB, StableOpt, ValueAtRiskUCB
-from bo_robust.acquisition.value_at_risk import choose_condition
+from bo_robust.acquisition.condition_choice import choose_condition
 from bo_robust.confidence import FiniteWidth
 from bo_robust.risk_measures.environments import FiniteEnvironment, PerturbationEnvironment
 from bo_robust.risk_measures.functionals import CVaR, ValueAtRisk, WorstCase

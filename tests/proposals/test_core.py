@@ -5,7 +5,7 @@ import torch
 from botorch.models import SingleTaskGP
 
 from bo_robust import RobustGP
-from bo_robust.proposals.core import SidedModel, recommendable, replicates
+from bo_robust.proposals.sided_model import SidedModel, recommendable, replicates
 from tests.problems import fit
 
 

@@ -21,7 +21,7 @@ from bo_robust.acquisition import (
 from bo_robust.acquisition.fresh_pair import is_due, repeats, under_drawn_condition
 from bo_robust.acquisition.pending import MOST_PENDING, MOST_PENDING_OF_BOUNDS, foremost_pending
 from bo_robust.integrations.ax.search import Columns, random_point
-from bo_robust.proposals.core import SidedModel, replicates
+from bo_robust.proposals.sided_model import SidedModel, replicates
 from bo_robust.proposals.space import OneHotAcquisition
 from bo_robust.utils.linalg import is_among
 from bo_robust.utils.upstream import ax_objectives

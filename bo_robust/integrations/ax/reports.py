@@ -16,7 +16,7 @@ from bo_robust.acquisition.input_constructors import finite_environment
 from bo_robust.integrations.ax.acquisition import RobustAcquisition
 from bo_robust.integrations.ax.strategy import RescaledY
 from bo_robust.proposals.conditions import best_at_risk
-from bo_robust.proposals.core import SidedModel, recommendable
+from bo_robust.proposals.sided_model import SidedModel, recommendable
 from bo_robust.utils.upstream import ax_parts
 
 
