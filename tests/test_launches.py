@@ -6,6 +6,7 @@ A launch is an operation of torch that is neither a view nor an allocation. Trit
 import dataclasses
 from importlib import import_module
 
+import numpy as np
 import pytest
 import torch
 from botorch.models import SingleTaskGP
@@ -23,6 +24,9 @@ from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.models import CandidateEnsemble, candidate_grid, marginal_moments
 from bo_robust.models.candidate_priors import candidate
+from bo_robust.models.marginal_likelihood import Prior
+from bo_robust.models.reward_units import Units
+from bo_robust.models.robust.device_gp import DeviceGP
 from bo_robust.utils import linalg
 from bo_robust.utils.covariance import Matern, SquaredExponential
 from bo_robust.utils.linalg import all_numbers
@@ -64,6 +68,14 @@ def test_a_selection_of_gp_ucb_is_four_launches():
     state = algorithm.init(ArmKernel.from_matrix(K), 0.1, 3)
     uniform = torch.rand(3, dtype=torch.float64)
     assert len(counted(lambda: algorithm.select(state, uniform))) <= 4
+
+
+def test_a_row_that_leaves_the_inliers_is_five_launches():
+    prior = Prior(np.zeros(5), np.eye(5), np.ones(5))
+    gp = DeviceGP(torch.device("cpu"), prior, np.arange(5.0), np.ones(5, dtype=bool), Units(0.0, 1.0))
+    with Launches() as launched:
+        gp.move(2)
+    assert len(launched.names) == 4  # the fifth reads its column, which is on the CPU here
 
 
 def specialized(x):

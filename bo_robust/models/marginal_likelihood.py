@@ -28,6 +28,7 @@ from torch.nn.utils import vector_to_parameters
 
 from bo_robust.models.batch_effect import BatchEffectLikelihood
 from bo_robust.utils.covariance import shape_of
+from bo_robust.utils.linalg import cholesky, gpu_for, on_device
 from bo_robust.utils.shared import Shared
 
 Array = NDArray[np.float64]
@@ -125,7 +126,8 @@ class StationaryEvidence(Evidence):
 
     def __init__(self, model: SingleTaskGP) -> None:
         modules: Any = model
-        X = as_array(modules.train_inputs[0])
+        self._inputs: Tensor = modules.train_inputs[0]
+        X = as_array(self._inputs)
         # Distances are differences of large numbers where inputs are far from zero.
         self._X, self._positive, self._mean = X - X.mean(0), _positive(model), modules.mean_module
         shape = shape_of(modules.covar_module)
@@ -207,14 +209,12 @@ class StationaryEvidence(Evidence):
         covariance[np.diag_indices(n)] += noise
         batches = 0.0 if self._same_batch is None else math.exp(values[-3]) * self._same_batch[np.ix_(kept, kept)]
         covariance += batches
-        root, failed = lapack.dpotrf(covariance, lower=True, clean=False, overwrite_a=True)
-        if failed:
+        solved = _solved(gpu_for(self._inputs, n), covariance, residual)
+        if solved is None:
             return IMPOSSIBLE, np.zeros_like(self.start)
-        log_det = 2.0 * float(np.log(root.diagonal()).sum())
-        weights, _ = lapack.dpotrs(root, residual, lower=True)
+        inverse, weights, log_det = solved
         quadratic = float(residual @ weights)
         evidence = 0.5 * (quadratic + log_det + n * LOG_2PI)
-        inverse, _ = lapack.dpotri(root, lower=True, overwrite_c=True)
         W = blas.dsyr(-1.0, weights, lower=True, a=inverse, overwrite_a=True)  # the lower half
         diagonal_W = W.diagonal().copy()
         # 1/2 tr(W B) of the covariance B of batches, of whose symmetric W the lower half is valid.
@@ -325,6 +325,21 @@ def _squares(points: Array) -> Array:
     swapped = points.copy()
     swapped[:, -2:] = points[:, :-3:-1]
     return points @ swapped.T
+
+
+def _solved(gpu: torch.device | None, A: Array, residual: Array) -> tuple[Array, Array, float] | None:
+    """A^-1, its lower half, A^-1 r and log|A| of a Fortran array, which is overwritten; None if it is indefinite."""
+    if gpu is not None:
+        if (factor := cholesky(on_device(A.T, gpu))) is None:
+            return None
+        weights = torch.cholesky_solve(on_device(residual[:, None], gpu), factor[0])[:, 0]
+        return torch.cholesky_inverse(factor[0]).cpu().numpy().T, weights.cpu().numpy(), factor[1]
+    root, failed = lapack.dpotrf(A, lower=True, clean=False, overwrite_a=True)
+    if failed:
+        return None
+    log_det = 2.0 * float(np.log(root.diagonal()).sum())
+    weights, _ = lapack.dpotrs(root, residual, lower=True)
+    return lapack.dpotri(root, lower=True, overwrite_c=True)[0], weights, log_det
 
 
 def evidence_of(model: SingleTaskGP) -> Evidence:

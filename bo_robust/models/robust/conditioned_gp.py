@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,34 +29,47 @@ class ConditionedGP:
     units.
     """
 
+    swept: Any  # an array, or a tensor of the subclass for devices
+
     def __init__(self, prior: Prior, y: Array, inliers: Rows, units: Units) -> None:
         self.inliers, self.noise, self.units = inliers.copy(), prior.noise, units
         self.log_norm = LOG_2PI + 2.0 * math.log(units.scale)  # of a normal density, for a variance of 1 in these units
-        # Inliers come first, because slices of a matrix are faster than scattered parts of it.
-        order, k = np.argsort(~inliers, kind="stable"), int(inliers.sum())
-        total = prior.covariance[order][:, order]
-        total[np.diag_indices_from(total)] += prior.noise[order]
         self._variance = prior.covariance.diagonal() + prior.noise
         self._prior, self._residual = prior, (y - units.center) / units.scale - prior.mean
+        quadratic, log_det = self._condition()
+        self.log_evidence = prior.log_density - 0.5 * (quadratic + log_det + int(inliers.sum()) * self.log_norm)
+
+    def _condition(self) -> tuple[float, float]:
+        """Make ``swept`` and ``weights``; returns (y - mean)_S' A_SS^-1 (y - mean)_S and log|A_SS|."""
+        # Inliers come first, because slices of a matrix are faster than scattered parts of it.
+        order, k = np.argsort(~self.inliers, kind="stable"), int(self.inliers.sum())
+        total = self._prior.covariance[order][:, order]
+        total[np.diag_indices_from(total)] += self.noise[order]
         residual = self._residual[order]
         inverse, log_det = _inverse(total[:k, :k])
         weights = linalg.blas.dsymm(1.0, inverse, residual[:k, None], lower=True)[:, 0]
         quadratic = max(float(residual[:k] @ weights), 0.0)  # rounding can make the inverse indefinite, which would win
-        self.log_evidence = prior.log_density - 0.5 * (quadratic + log_det + k * self.log_norm)
         known = total[k:, :k].copy()
         total[:k, :k], residual[:k] = -inverse, weights
-        if k < len(y):
+        if k < len(order):
             regression = linalg.blas.dsymm(1.0, inverse, known.T, lower=True)
             total[k:, :k], total[:k, k:] = regression.T, regression
             total[k:, k:] -= known @ regression
             residual[k:] -= known @ weights
         back = order.argsort()
         self.swept, self.weights = np.asfortranarray(total[back][:, back]), residual[back]
+        return quadratic, log_det
+
+    def _swept_diagonal(self) -> Array:
+        return np.asarray(self.swept.diagonal())
+
+    def _swept_on_host(self) -> Array:
+        return self.swept
 
     def with_rows(self, rows: Indices) -> tuple[ConditionedGP, float]:
         """A copy with these rows among the inliers, and log p(y_rows | y_S)."""
         other = copy.copy(self)
-        other.swept, other.weights, other.inliers = self.swept.copy("F"), self.weights.copy(), self.inliers.copy()
+        other.swept, other.weights, other.inliers = copy.deepcopy((self.swept, self.weights, self.inliers))
         for row in rows:
             other.move(int(row))
         return other, other.log_evidence - self.log_evidence
@@ -67,7 +81,7 @@ class ConditionedGP:
         equation 5.12). For an outlier they are in ``weights`` and on the diagonal of ``swept``.
         """
         sign = np.where(self.inliers, -1.0, 1.0)
-        diagonal = np.maximum(sign * self.swept.diagonal(), self._least_pivot(slice(None)))
+        diagonal = np.maximum(sign * self._swept_diagonal(), self._least_pivot(slice(None)))
         variance = np.where(self.inliers, 1.0 / diagonal, diagonal)
         return np.where(self.inliers, self.weights * variance, self.weights), variance
 
@@ -77,11 +91,10 @@ class ConditionedGP:
         Those of rows R left out together are G_RR^-1 w_R, of covariance G_RR^-1.
         """
         residual, variance = self.loo_residuals()
-        alike = alike & self.inliers
+        alike, swept = alike & self.inliers, self._swept_on_host()
         for i in np.flatnonzero(self.inliers & alike.any(1)):
             rows = np.flatnonzero(alike[i] | (np.arange(len(alike)) == i))
-            lower, own = np.tril(self.swept[np.ix_(rows, rows)]), int(np.searchsorted(rows, i))
-            covariance = np.linalg.inv(-lower - np.tril(lower, -1).T)
+            own, covariance = int(np.searchsorted(rows, i)), np.linalg.inv(-_symmetric(swept[np.ix_(rows, rows)]))
             residual[i], variance[i] = covariance[own] @ self.weights[rows], covariance[own, own]
         return residual, variance
 
@@ -97,19 +110,19 @@ class ConditionedGP:
         return densities
 
     def gain(self, rows: Indices, extra: Array) -> float:
-        """log p(y_S) with a covariance B, ``extra``, more between these inliers, ascending, less log p(y_S).
+        """log p(y_S) with a covariance B, ``extra``, more between these inliers, ascending, less log p(y_S)."""
+        norm = self._norm_with(rows, extra) + int(self.inliers.sum()) * self.log_norm
+        return self._prior.log_density - 0.5 * norm - self.log_evidence
 
-        It takes a Cholesky factor of A_SS + B.
-        """
-        k = int(self.inliers.sum())
+    def _norm_with(self, rows: Indices, extra: Array) -> float:
+        """(y - mean)_S' (A_SS + B)^-1 (y - mean)_S + log|A_SS + B|, by a Cholesky factor; infinite without one."""
         order = np.append(np.setdiff1d(np.flatnonzero(self.inliers), rows), rows)  # a slice is faster than parts
         total = self._prior.covariance[order][:, order]
         total[np.diag_indices_from(total)] += self.noise[order]
         total[-len(rows) :, -len(rows) :] += extra
         root, failed = linalg.lapack.dpotrf(total.T, lower=True, clean=False, overwrite_a=True)
         whitened, _ = linalg.lapack.dtrtrs(root, self._residual[order], lower=True)
-        norm = float(whitened @ whitened) + 2.0 * float(np.log(root.diagonal()).sum()) + k * self.log_norm
-        return -math.inf if failed else self._prior.log_density - 0.5 * norm - self.log_evidence
+        return math.inf if failed else float(whitened @ whitened) + 2.0 * float(np.log(root.diagonal()).sum())
 
     def exchange_gains(self, y: Array) -> Array:
         """What ``log_evidence`` gains where two inliers exchange their observations, ``n x n``; of others, nothing.
@@ -117,10 +130,12 @@ class ConditionedGP:
         With P = A_SS^-1, the weights a = P (y - mean) and d = y_j - y_i it is
         -d (a_i - a_j) - d^2 / 2 (P_ii + P_jj - 2 P_ij).
         """
-        lower = np.tril(self.swept)
-        P, a = -(lower + np.tril(lower, -1).T), self.weights
+        return np.asarray(self._exchange_gains(-_symmetric(self.swept), self.weights, y))
+
+    def _exchange_gains(self, P: Any, a: Any, y: Any) -> Any:
+        """Of arrays or tensors."""
         d, diagonal = (y - y[:, None]) / self.units.scale, P.diagonal()
-        return np.asarray(-d * (a[:, None] - a) - 0.5 * d**2 * (diagonal[:, None] + diagonal - 2.0 * P))
+        return -d * (a[:, None] - a) - 0.5 * d**2 * (diagonal[:, None] + diagonal - 2.0 * P)
 
     def move(self, i: int) -> None:
         """Make the inlier i an outlier, or the outlier i an inlier: sweep or unsweep ``swept`` on it.
@@ -131,19 +146,32 @@ class ConditionedGP:
         log density of the row given the others, of variance |p|^s and squared distance w_i^2 |p|^(s - 1).
         """
         sign = -1.0 if self.inliers[i] else 1.0
-        column = np.concatenate([self.swept[i, :i], self.swept[i:, i]])
+        column = self._swept_column(i)
         pivot = sign * max(sign * column[i], float(self._least_pivot(i)))
         column[i] = 0.0
         own = self.weights[i] / pivot
         self.log_evidence -= 0.5 * (sign * self.log_norm + math.log(abs(pivot)) + float(self.weights[i] * own))
-        self.swept = linalg.blas.dsyr(-1.0 / pivot, column, lower=True, a=self.swept, overwrite_a=True)
-        self.weights -= column * own
         moved = sign * column / pivot
-        self.swept[i, :i] = moved[:i]
-        self.swept[i:, i] = moved[i:]
-        self.swept[i, i] = -1.0 / pivot
+        moved[i] = -1.0 / pivot
+        self._sweep(i, column, pivot, moved)
+        self.weights -= column * own
         self.weights[i] = sign * own
         self.inliers[i] = not self.inliers[i]
+
+    def _swept_column(self, i: int) -> Array:
+        """A copy of column i of ``swept``."""
+        return np.concatenate([self.swept[i, :i], self.swept[i:, i]])
+
+    def _sweep(self, i: int, column: Array, pivot: float, moved: Array) -> None:
+        """``swept`` - v v^T / p of the column v, with this column i."""
+        self.swept = linalg.blas.dsyr(-1.0 / pivot, column, lower=True, a=self.swept, overwrite_a=True)
+        self.swept[i, :i] = moved[:i]
+        self.swept[i:, i] = moved[i:]
+
+
+def _symmetric(lower: Array) -> Array:
+    """The matrix of this lower half."""
+    return np.tril(lower) + np.tril(lower, -1).T
 
 
 def _inverse(covariance: Array) -> tuple[Array, float]:

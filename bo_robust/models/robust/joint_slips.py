@@ -102,9 +102,9 @@ def _copies(data: SearchData, found: Detection, readings: Readings) -> Iterator[
 
 def _largest(values: Array) -> list[tuple[int, int]]:
     """The pairs of the largest values, as far as they are worth a fit."""
-    order = values.ravel().argsort()[::-1][:PAIRS]
-    pairs = zip(*np.unravel_index(order, values.shape), strict=True)
-    return [(int(i), int(j)) for i, j in pairs if values[i, j] > (-math.inf if len(values) <= FEW else 0.0)]
+    worth = np.flatnonzero(values > (-math.inf if len(values) <= FEW else 0.0))  # few of n^2 numbers are to be sorted
+    largest = worth[values.ravel()[worth].argsort()[::-1][:PAIRS]]
+    return [(int(i), int(j)) for i, j in zip(*np.unravel_index(largest, values.shape), strict=True)]
 
 
 def _gain(data: SearchData, found: Detection, present: float, y: Array, rows: tuple[int, ...]) -> float:

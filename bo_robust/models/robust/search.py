@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from bo_robust.models.marginal_likelihood import IMPOSSIBLE, Array, Evidence, on
 from bo_robust.models.reward_units import Units, spread_units, spread_weights
 from bo_robust.models.robust.conditioned_gp import LEAST_PIVOT, ConditionedGP, Rows
 from bo_robust.models.robust.decided import Detection
+from bo_robust.models.robust.device_gp import DeviceGP
 from bo_robust.models.robust.local_deviation import LocalDeviation, LocalDeviations
 from bo_robust.models.robust.outcome_scale import IDENTITY, OutcomeScale
 from bo_robust.models.robust.posterior import mean_in_units
@@ -48,6 +49,7 @@ class SearchData:
         standardized: Whether the GP sees observations standardized by the inliers, or in their own units.
         possible: Which observations may be inliers, ``n`` bool: those within the limits of the outcomes.
         batched: Whether observations share the deviations of batches.
+        device: Where the GP has its matrices; None: in arrays of the host.
     """
 
     evidence: Evidence
@@ -58,6 +60,7 @@ class SearchData:
     standardized: bool
     possible: Rows
     batched: bool = False
+    device: torch.device | None = None
     _searches: dict[OutcomeScale, OutlierSearch] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -100,6 +103,7 @@ class OutlierSearch:
 
     def __init__(self, data: SearchData, scale: OutcomeScale = IDENTITY) -> None:
         self._evidence, self._replicates = data.evidence, data.replicates
+        self._conditioned = ConditionedGP if data.device is None else partial(DeviceGP, data.device)
         self._standardized, self._possible, self.scale = data.standardized, data.possible, scale
         n, prior, places = len(data.y), data.prior, data.places
         outliers = np.arange(1, n + 1)
@@ -276,7 +280,7 @@ class OutlierSearch:
         prior = self._evidence.prior(theta, units.scale, self._added_noise(units))
         for each in deviations:
             prior = prior._replace(covariance=prior.covariance + self._deviations.covariance(each, units.scale))
-        return ConditionedGP(prior, self._y, inliers, units)
+        return self._conditioned(prior, self._y, inliers, units)
 
     def _outlier_terms(self, inliers: Rows) -> float:
         return float(self._odds[: (~inliers).sum()].sum() + self._log_p0[~inliers].sum())
@@ -290,7 +294,7 @@ class OutlierSearch:
         """The GP given these rows, fitted to them without added noise; with it where its matrix is indefinite."""
         units = self._units(inliers)
         theta = self._fit_theta(inliers, 0.0)
-        gp = ConditionedGP(self._evidence.prior(theta, units.scale, 0.0), self._y, inliers, units)
+        gp = self._conditioned(self._evidence.prior(theta, units.scale, 0.0), self._y, inliers, units)
         return gp if gp.log_evidence > -0.5 * IMPOSSIBLE else self._gp(self._fit_theta(inliers), inliers)
 
     def _fit_theta(self, inliers: Rows, added_noise: float | None = None) -> Array:

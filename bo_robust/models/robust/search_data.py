@@ -15,6 +15,7 @@ from bo_robust.models.marginal_likelihood import as_array, evidence_of
 from bo_robust.models.robust.posterior import standardize_of
 from bo_robust.models.robust.search import SearchData
 from bo_robust.models.training_data import nearly_equal
+from bo_robust.utils.linalg import gpu_for
 
 
 def points_seen(model: Any) -> Tensor:
@@ -67,5 +68,6 @@ def search_data(model: Any) -> SearchData:
         prior=model.outlier_prior,
         standardized=standardized,
         batched=model.batch_all is not None,
+        device=gpu_for(X, len(X)),
         **model.known(),
     )
