@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import torch
 from botorch.utils.transforms import unnormalize
+from gpytorch.settings import cholesky_max_tries
 from torch import Tensor
 
 from benchmarks.methods.conditions import ConditionsMethod, Round
@@ -91,7 +92,9 @@ class ConditionsPanel(TrialPanel):
         rows: list[dict[str, Any]] = []
         for r in range(self.rounds + 1):
             last, fit_ok = r == self.rounds, r % REFIT_EVERY != 0 or gp.fit(X, Y)
-            row, chosen = _row(method, Round(problem, gp, X, Y, r + 1), seeds[r], last)
+            # A fit may end where points that repeat leave no factor by GPyTorch's three tries: once in 960 trials.
+            with cholesky_max_tries(8):
+                row, chosen = _row(method, Round(problem, gp, X, Y, r + 1), seeds[r], last)
             row |= {"regret": regret_of((*row["recommended"],)), "fit_ok": fit_ok}
             if not last:
                 y = problem.f(chosen.unsqueeze(0)) + noise[n + r]

@@ -7,6 +7,7 @@ import torch
 
 from benchmarks.loops.conditions import ConditionsPanel, initial_pairs
 from benchmarks.methods.conditions import VUCB, GPUCBMean, Random
+from benchmarks.methods.shared_gp import SharedGP
 from benchmarks.problems.conditions.base import regret
 from benchmarks.problems.conditions.synthetic import Branin, Hartmann3OneTwo
 
@@ -18,6 +19,12 @@ PANEL = ConditionsPanel("B", Branin(), {"RANDOM": Random()}, trials=1, rounds=3)
 
 def run(method, trial=0, problem=None, **over):
     return dataclasses.replace(PANEL, **over).run_trial(problem or BRANIN, method, trial)
+
+
+def test_a_fit_that_leaves_no_cholesky_factor_ends_no_trial(monkeypatch):
+    mean, signal_var, noise_var = torch.tensor([0.0, 1e13, 1e-4]).double()
+    monkeypatch.setattr(SharedGP, "fit", lambda gp, X, Y: gp._set(mean, signal_var, noise_var, 1e4) is None)
+    assert len(run(Random(), rounds=2)["regret"]) == 3
 
 
 def test_rows(device):
