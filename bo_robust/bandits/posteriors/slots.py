@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from bo_robust.ops.dtc_scores import CHUNK_ENTRIES
+from bo_robust.ops.dtc_scores.naive import CHUNK_ENTRIES
 from bo_robust.utils.linalg import on_cuda
 
 # Rounds of a block, and points that may come in it at first. More than the most slots take a Triton program too long.
