@@ -33,14 +33,14 @@ from benchmarks.problems.designs import Function
 from bo_robust import BKBModel, RobustGP
 from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, TGPUCB, VUCB
 from bo_robust.bandits.posteriors.arm_kernel import ROW_BLOCK, ArmKernel
+from bo_robust.bandits.posteriors.arms import LONG_BLOCK, SHORT_BLOCK
 from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.bandits.shortlist import SHORTLIST_SIZE
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
-from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK
-from bo_robust.ops.dtc_scores import CHUNK_ENTRIES
+from bo_robust.ops.dtc_scores.naive import CHUNK_ENTRIES
 from bo_robust.utils.covariance import SquaredExponential
 
 LENGTHSCALE, CANDIDATES, NODES = 0.2, (0.1, 0.2, 0.4, 0.8), 6

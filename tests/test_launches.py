@@ -181,11 +181,10 @@ def test_a_captured_round_has_few_nodes(family, most, monkeypatch):
     assert cost.between <= 1.1
 
 
-@pytest.mark.parametrize(("matrix", "most"), [(True, 32), (False, 40)])
-def test_a_round_of_bkb_by_slots_is_40_launches_and_no_wait(matrix, most, monkeypatch):
-    """They were 191 to 226, and 3 to 9 waits."""
-    monkeypatch.setattr(arm_kernel, "MATRIX_MAX_ARMS", 4096 * matrix)
-    X = torch.rand(1000, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+@pytest.mark.parametrize(("n", "slots", "most"), [(1000, 32, 32), (4100, 32, 40), (4100, 256, 40)])
+def test_a_round_of_bkb_by_slots_is_40_launches_and_no_wait(n, slots, most):
+    """They were 191 to 226, and 3 to 9 waits. Up to 4096 arms have a matrix."""
+    X = torch.rand(n, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     algorithm, uniform = BKB(ConstantWidth(2.0), 5.0), torch.rand(3, dtype=torch.float64)
     state = algorithm.init(ArmKernel.from_covariance(Matern(2.5, 0.5), X), 0.1, 3)
 
@@ -193,11 +192,23 @@ def test_a_round_of_bkb_by_slots_is_40_launches_and_no_wait(matrix, most, monkey
         algorithm.observe(state, algorithm.select(state, uniform).arms, uniform, uniform)
 
     one_round()
-    state.posterior.begin_block()
+    state.posterior.least = slots
+    assert state.posterior.begin_block()[1] == slots
     with launches.on_cuda_path(), RoundNumbers(9, 1, X.device).captured(), Launches() as launched:
         one_round()
     assert len(launched.names) <= most, launched.names
     assert not WAITS & set(launched.names)
+
+
+def test_rows_whose_data_are_absent_are_left_out(monkeypatch, capsys):
+    monkeypatch.delenv("BO_ROBUST_DATA", raising=False)
+    monkeypatch.setattr(launches, "FAMILIES", {"BKB": ("bkb.abalone", "BKB", None)})
+    monkeypatch.setattr(launches, "lnso", lambda starts: launches.Cost(1.0, 1.0))
+    monkeypatch.setattr("sys.argv", ["launches"])
+    launches.main()
+    printed = capsys.readouterr()
+    assert printed.err.startswith("BKB is left out: problem 'abalone' needs the data file")
+    assert len(printed.out.splitlines()) == 4
 
 
 def test_a_step_of_lnso_is_53_launches():

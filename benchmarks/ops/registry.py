@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from bo_robust.ops import arm_update, dtc_scores
-from bo_robust.ops.arm_update import ArmBuffers
-from bo_robust.ops.dtc_scores import Dictionary
-from bo_robust.ops.dtc_scores.naive import form_of
+from bo_robust.ops.arm_update.naive import ArmBuffers
+from bo_robust.ops.dtc_scores.naive import Dictionary, form_of
 from bo_robust.utils.covariance import Matern, SquaredExponential
 
 __all__ = ["OPS", "Op"]

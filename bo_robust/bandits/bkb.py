@@ -6,7 +6,6 @@ posterior (:mod:`bo_robust.bandits.posteriors.dtc`). With a truncation level its
 :mod:`tgp_ucb`, a combination that neither paper proves.
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -91,7 +90,7 @@ class BKB(ArmAlgorithm):
         state = checked_state(state, BKBState, DTCPosterior)
         posterior: DTCPosterior = state.posterior
         t, kept = state.round + 1, rewards
-        if not math.isinf(self.truncation(t)):
+        if self.truncation != NoTruncation():
             kept = truncated_rewards(rewards, by_round(self.truncation, t, rewards), self.rule)
         if posterior.slots:
             check_pulls(posterior.noise_var, arms, kept)
@@ -138,8 +137,8 @@ def learn_by_slots(p: DTCPosterior, arms: Tensor, rewards: Tensor, oversampling:
     E = R @ k
     V = (E * p.counts.unsqueeze(1)) @ E.mT
     V.diagonal(dim1=1, dim2=2).add_(p.noise_var.unsqueeze(1))
-    F = dtc_round.inverse_root(V, size, pivoting=False) @ R
-    G = F @ k
+    W = dtc_round.inverse_root(V, size, pivoting=False)
+    F, G = W @ R, W @ E
     weights = (G @ p.sums.unsqueeze(2)).mT @ F
     explained, left = (torch.linalg.vector_norm(z, dim=1) for z in (E, G))
     rest = torch.addcmul(kernel.diagonal, explained, explained, value=-1.0).clamp_(min=0.0)

@@ -25,20 +25,19 @@ from torch import Tensor
 from bo_robust.bandits.base import ArmAlgorithm, State
 from bo_robust.bandits.posteriors.arm_kernel import ArmKernel
 from bo_robust.confidence.base import needs_of
-from bo_robust.ops.cuda_graphs import Capture, can_capture, cuda_graph, reason_of, warn_once
+from bo_robust.ops import reason_of
+from bo_robust.ops.cuda_graphs import Capture, can_capture, cuda_graph, warn_once
 from bo_robust.utils.round_numbers import RoundNumbers, is_capturable
 
 Column: TypeAlias = Tensor | float
+Round: TypeAlias = Callable[..., Mapping[str, Column]]
 _refused: set[tuple[str, torch.device, str]] = set()  # rounds of these sizes, of which a capture has failed
 
 NUMBERS = 8  # room for as many numbers of the host in a round, and for each width that a candidate has of its own
 
 
 def captured_rounds(
-    algorithm: ArmAlgorithm,
-    state: State,
-    one_round: Callable[..., Mapping[str, Column]],
-    capture: Capture | None = None,
+    algorithm: ArmAlgorithm, state: State, one_round: Round, capture: Capture | None = None
 ) -> CapturedRounds | None:
     """A way to run whole blocks of rounds of this state; None on a CPU, and where :func:`why_not` says so.
 
@@ -81,14 +80,7 @@ def why_not(algorithm: ArmAlgorithm, state: State) -> str | None:
 class CapturedRounds:
     """Blocks of rounds of one state, which others may change in between; see :func:`captured_rounds`."""
 
-    def __init__(
-        self,
-        name: str,
-        state: State,
-        one_round: Callable[..., Mapping[str, Column]],
-        capture: Capture,
-        numbers: int = NUMBERS,
-    ) -> None:
+    def __init__(self, name: str, state: State, one_round: Round, capture: Capture, numbers: int) -> None:
         self._name, self._state, self._round, self._capture = name, state, one_round, capture
         self._room, self._failed = numbers, False
         self._shapes: list[Any] = []  # of the last block

@@ -58,3 +58,8 @@ def triton_is_available() -> bool:
     needed = ".".join(map(str, MIN_TRITON))
     warnings.warn(f"Triton {triton.__version__} is older than {needed}: ops run in PyTorch.", stacklevel=2)
     return False
+
+
+def reason_of(error: Exception) -> str:
+    """Type and first line of an error."""
+    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0].rstrip(" .:")

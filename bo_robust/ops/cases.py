@@ -61,9 +61,9 @@ def _dtc_scores(path: ModuleType, like: Tensor, r: int, d: int, num_arms: int) -
 
 
 def _dtc_round(path: ModuleType, like: Tensor, n: int, slots: int) -> tuple[Tensor, ...]:
-    """Draws of one trial that overflows and one without variance; roots with near duplicates and without."""
+    """Draws of one trial that overflows and one without variance; roots with near duplicates and without. NaN is 0."""
     variance, counts = _numbers(like, 4, n).abs().split(2)
-    variance[1], most = 0.0, torch.zeros(2, dtype=torch.long, device=like.device)
+    variance[0, 5:50], variance[1], most = torch.nan, 0.0, torch.zeros(2, dtype=torch.long, device=like.device)
     draws, dictionary = 0.3 * counts[:, 0], torch.zeros_like(counts, dtype=torch.bool)
     totals, pulled = torch.stack([counts, counts.round()]), counts[:, :2].clone()
     kept = totals, totals.clone(), pulled, dictionary, most
@@ -71,7 +71,7 @@ def _dtc_round(path: ModuleType, like: Tensor, n: int, slots: int) -> tuple[Tens
     drawn = *path.draw_(*pulls, draws, *given), *path.draw_(*pulls, variance % 1.0, *given)
     X = _numbers(like, 2, slots, 2)
     X[0, 1] = X[0, 0]
-    C, eye = SquaredExponential(1.0)(X, X), torch.eye(slots).to(like)
+    C, eye = SquaredExponential(1.0)(X, X), torch.eye(slots, dtype=like.dtype, device=like.device)
     roots = [path.inverse_root(A, most * 0 + slots - 1, A is C) for A in (C, C + eye)]
     return *drawn, *kept, *(C @ W.mT @ W @ C for W in roots)
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from bo_robust.ops import use_fused
+from bo_robust.ops import reason_of, use_fused
 
 Result = TypeVar("Result")
 
@@ -41,7 +41,7 @@ def dispatch(op: str, x: Tensor, fused: Callable[[Any], Result], naive: Callable
             raise
         except Exception as error:
             result = naive()  # which raises too if the fault is not that of the path
-            _fail(key, _said(error))
+            _fail(key, reason_of(error))
             return result
     return naive()
 
@@ -80,7 +80,7 @@ def _difference(op: str, device: torch.device, dtype: torch.dtype) -> str | None
         if not agree(op, cases.CASES[op], template):
             return "its results differ from those of the naive path"
     except Exception as error:
-        return _said(error)
+        return reason_of(error)
     return None
 
 
@@ -109,8 +109,3 @@ def _fail(key: tuple[str, torch.device, torch.dtype], why: str) -> None:
         RuntimeWarning,
         stacklevel=3,
     )
-
-
-def _said(error: Exception) -> str:
-    """Type and first line of an error."""
-    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0].rstrip(" .:")

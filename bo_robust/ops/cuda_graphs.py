@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import torch
 
-from bo_robust.ops import ops_forced_naive
+from bo_robust.ops import ops_forced_naive, reason_of
 
 Work: TypeAlias = Callable[[], None]
 Capture: TypeAlias = Callable[[torch.device, Work], Work]
@@ -84,11 +84,6 @@ def can_capture(what: str, device: torch.device) -> bool:
         warn_once(what, f"torch is {torch.__version__}, older than {'.'.join(map(str, SAFE_TORCH))}")
         return False
     return True
-
-
-def reason_of(error: RuntimeError) -> str:
-    """The first line of why a capture failed."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 @cache

@@ -286,6 +286,42 @@ def test_a_dictionary_that_outgrows_its_slots_gets_more(simulated, monkeypatch):
         assert torch.equal(run_bkb(algorithm, refused)[0], found[0])
 
 
+def test_a_block_without_space_is_remembered(simulated, monkeypatch):
+    """Else dictionaries around the most slots are captured and undone again and again: 15 times in 400 rounds."""
+    monkeypatch.setattr(slots, "MOST", 32)
+    posterior = begin(BKB(LogWidth(), 5.0), kernel("cpu"), 0.1, 1).posterior
+    posterior.dictionary[:, :20] = True
+    assert posterior.begin_block() == (BLOCK, 32)
+    posterior.most.fill_(33)
+    assert posterior.overflowed()
+    assert posterior.begin_block() == posterior.begin_block() == ()
+
+
+class Late(TGPTruncation):
+    """A level that only begins after the capture."""
+
+    def _at(self, t):
+        return torch.inf if t <= 16 else 0.3 * super()._at(t)
+
+
+def test_bkb_truncates_by_a_level_that_was_infinite_at_the_capture(simulated, monkeypatch):
+    monkeypatch.setattr(slots, "BLOCK", 8)
+    algorithm = BKB(LogWidth(), 5.0, truncation=Late(1.0, 1.0))
+    assert_same_bkb(run_bkb(algorithm, Graphs()), run_bkb(algorithm))
+
+
+def test_bkb_by_slots_is_as_exact_as_without(simulated):
+    """At the least noise that rounding allows, where the mean was off by 5e-4."""
+    algorithm, X, uniforms = BKB(LogWidth(), 5.0, "persistent"), torch.linspace(0, 1, N).double(), torch.rand(2, 150, 1)
+    state = algorithm.init(kernel("cpu"), 1e4 * torch.finfo(X.dtype).eps)
+    for uniform, place in zip(*uniforms.double(), strict=True):
+        state.posterior.begin_block()
+        arms = (place * N).long()
+        algorithm.observe(state, arms, torch.sin(6.0 * X[arms]), uniform)
+    assert state.posterior.slots > 0
+    torch.testing.assert_close(state.posterior.mean[0], torch.sin(6.0 * X), rtol=0.0, atol=1e-6)
+
+
 def test_a_capture_that_fails_leaves_the_state_as_it_was(simulated):
     states = [start("he-gp-ucb", True, None) for _ in range(2)]
     warn_once.cache_clear()
@@ -294,7 +330,7 @@ def test_a_capture_that_fails_leaves_the_state_as_it_was(simulated):
         Graphs()(device, work)
         return refused(device, lambda: None)
 
-    with pytest.warns(UserWarning, match="Rounds of HEGPUCB are .* one by one: operation not permitted when stream is"):
+    with pytest.warns(UserWarning, match="Rounds of HEGPUCB are .* one by one: RuntimeError: operation not permitted"):
         found = run("he-gp-ucb", states[0], fails)
     assert torch.equal(found, run("he-gp-ucb", states[1], None))
 

@@ -49,7 +49,7 @@ def compile_launch(function, *args, grid, warmup, **kwargs):
         if parameter.is_constexpr or (free and not isinstance(value, torch.Tensor) and value == 1):
             signature[parameter.name], constants[(i,)] = "constexpr", value
             continue
-        plain = "fp32" if isinstance(value, float) else "i32"
+        plain = parameter.annotation_type or ("fp32" if isinstance(value, float) else "i32")
         signature[parameter.name] = TYPES[value.dtype] if isinstance(value, torch.Tensor) else plain
         whole = free and not isinstance(value, (float, torch.Tensor)) and value % 16 == 0
         if whole or (isinstance(value, torch.Tensor) and not parameter.do_not_specialize_on_alignment):

@@ -7,7 +7,8 @@ from torch import Tensor
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.ops import arm_update, naive_ops
-from bo_robust.ops.arm_update import ArmBuffers, naive
+from bo_robust.ops.arm_update import naive
+from bo_robust.ops.arm_update.naive import ArmBuffers
 from bo_robust.utils.covariance import Matern, SquaredExponential
 
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-4}

@@ -4,8 +4,8 @@ import torch
 
 from bo_robust.features.nystrom import dictionary_root
 from bo_robust.ops import naive_ops
-from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, naive
-from bo_robust.ops.dtc_scores.naive import form_of
+from bo_robust.ops.dtc_scores import dtc_scores, naive
+from bo_robust.ops.dtc_scores.naive import Dictionary, Scores, form_of
 from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
 
 COVARIANCES = {

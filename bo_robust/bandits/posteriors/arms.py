@@ -17,8 +17,7 @@ from torch import Tensor
 
 from bo_robust.bandits.posteriors.arm_kernel import ROW_BLOCK, ArmKernel, noise_of_trials
 from bo_robust.ops import arm_update
-from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, zeros_like_shape
-from bo_robust.ops.arm_update.naive import rounds_of_a_block
+from bo_robust.ops.arm_update.naive import ArmBuffers, begin_round_, rounds_of_a_block, zeros_like_shape
 from bo_robust.utils.input_checks import check_count, check_finite, check_like, check_tensor
 from bo_robust.utils.linalg import entries_at_once, free_bytes, on_cuda
 
@@ -28,6 +27,9 @@ __all__ = ["ArmKernel", "ArmPosterior", "check_pulls", "init", "is_dense", "nois
 # Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are allocated as arms get
 # pulled (low rank). Measured on one thread of a CPU.
 DENSE_MAX_ARMS = 256
+# Rounds of a block, by measurement. A short block reads few pending rows. A long one factorizes seldom, which matters
+# in the low-rank layout while rows are short.
+SHORT_BLOCK, LONG_BLOCK = 32, 96
 FIRST_ROWS = 64  # Covariance rows allocated at first in the low-rank layout
 SPARE_ROWS = 16  # With fewer rows than this left, more are allocated
 RESERVE_BYTES = 2**31  # Memory that may be reserved at once for covariance rows of rounds to come
@@ -67,7 +69,7 @@ class ArmPosterior(ArmBuffers):
             if self.row_budget < K:
                 return ()
         self.whole = True
-        arm_update.begin_round_(self)
+        begin_round_(self)
         longer = self.pending.shape[1] > K  # which begins with the next call
         return () if longer else (K, self.rows.shape[1])
 

@@ -26,13 +26,13 @@ from bo_robust.bandits.posteriors.dtc_changes import Factors
 from bo_robust.bandits.posteriors.slots import Slotted
 from bo_robust.features.leverage import padded
 from bo_robust.features.nystrom import dictionary_root, rounding_share
-from bo_robust.ops.dtc_scores import (
+from bo_robust.ops.dtc_scores import dtc_scores
+from bo_robust.ops.dtc_scores.naive import (
     CHUNK_ENTRIES,
     Columns,
     Dictionary,
     Scores,
     columns_of,
-    dtc_scores,
     scores_of_columns,
     steps_of_columns,
 )

@@ -30,7 +30,7 @@ from torch import Tensor
 from bo_robust.bandits.posteriors.arm_kernel import ArmKernel
 from bo_robust.bandits.posteriors.whitening import update_cholesky_
 from bo_robust.features.leverage import padded
-from bo_robust.ops.dtc_scores import Steps
+from bo_robust.ops.dtc_scores.naive import Steps
 
 SPARE = 16  # Empty slots made at once
 # Share of its prior variance that a point must have left to be put in by a change: r is known to eps ||R|| / rho.

@@ -7,18 +7,9 @@ where this saves work. ``fused`` is one pass over the rows in Triton, for CUDA.
 from torch import Tensor
 
 from bo_robust.ops.arm_update import cpu, naive
-from bo_robust.ops.arm_update.naive import (
-    LONG_BLOCK,
-    SHORT_BLOCK,
-    ArmBuffers,
-    PriorRows,
-    begin_round_,
-    zeros_like_shape,
-)
+from bo_robust.ops.arm_update.naive import ArmBuffers, PriorRows
 from bo_robust.ops.checked import dispatch
 from bo_robust.utils.linalg import on_cuda
-
-__all__ = ["LONG_BLOCK", "SHORT_BLOCK", "ArmBuffers", "PriorRows", "begin_round_", "update_", "zeros_like_shape"]
 
 
 def update_(

@@ -35,11 +35,7 @@ from torch import Tensor
 
 from bo_robust.utils.linalg import all_numbers, on_cuda
 
-# Rounds of a block, by measurement. A short block reads few pending rows. A long one factorizes seldom, which matters
-# in the low-rank layout while rows are short.
-SHORT_BLOCK = 32
-LONG_BLOCK = 96
-LONGEST_BLOCK = 256  # on CUDA
+LONGEST_BLOCK = 256  # rounds, on CUDA
 
 
 class PriorRows(Protocol):

@@ -3,7 +3,7 @@
 A dictionary has R slots and fills as many as it has points. ``naive`` is PyTorch, ``fused`` one Triton program a trial.
 """
 
-from functools import partial
+from typing import Any
 
 from torch import Tensor
 
@@ -13,8 +13,8 @@ from bo_robust.ops.dtc_round import naive
 
 def draw_(slots: int, oversampling: float, *given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`bo_robust.ops.dtc_round.naive.draw_`."""
-    plain = partial(naive.draw_, slots, oversampling, *given)
-    return dispatch("dtc_round", given[4], lambda fused: fused.draw_(slots, oversampling, *given), plain)
+    how: Any = slots, oversampling, *given
+    return dispatch("dtc_round", given[4], lambda fused: fused.draw_(*how), lambda: naive.draw_(*how))
 
 
 def inverse_root(C: Tensor, size: Tensor, pivoting: bool) -> Tensor:

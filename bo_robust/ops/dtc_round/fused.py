@@ -37,10 +37,11 @@ def inverse_root(C: Tensor, size: Tensor, pivoting: bool) -> Tensor:
     return X[..., R:]
 
 
-@triton.jit(do_not_specialize=["oversampling"])
+# Rows of a block of rounds, of which every second or fourth starts at 16 bytes: a capture can load no other binary.
+@triton.jit(do_not_specialize_on_alignment=["arms", "rewards", "uniforms"])
 def _draw(  # type: ignore[no-untyped-def]  # noqa: PLR0915
     arms, rewards, uniforms, noise_var, variance, totals, learnt, pulled, dictionary, most, points, size, ok,
-    oversampling, n, s, R: tl.constexpr, OWN: tl.constexpr, BITS: tl.constexpr, B: tl.constexpr,
+    oversampling: tl.float64, n, s, R: tl.constexpr, OWN: tl.constexpr, BITS: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """One program: all of ``draw_`` in one trial. Logarithms are float64; the bits are those of ``spread``."""
     trial = tl.program_id(0).to(tl.int64)
@@ -61,7 +62,8 @@ def _draw(  # type: ignore[no-untyped-def]  # noqa: PLR0915
         inside = i < n
         count = tl.where(i == arm, count_of_arm, tl.load(totals + counts + i, mask=inside, other=0.0))
         v = tl.load(variance + sums + i, mask=inside, other=0.0) / noise
-        log = count.to(tl.float64) * _log_of_one_plus(-tl.minimum(v.to(tl.float64) * oversampling, 1.0))
+        p = v.to(tl.float64) * oversampling
+        log = count.to(tl.float64) * _log_of_one_plus(-tl.where(p > 1.0, 1.0, p))  # ``tl.minimum`` drops NaN
         log = tl.where(log < 0.0, log, 0.0)
         if OWN:
             uniform = tl.load(uniforms + sums + i, mask=inside, other=0.0).to(tl.float64)

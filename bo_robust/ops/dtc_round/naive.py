@@ -55,7 +55,7 @@ def inverse_root(C: Tensor, size: Tensor, pivoting: bool) -> Tensor:
     scale = (torch.where(present, diagonal, 1.0).rsqrt() * present).unsqueeze(2)
     eye = torch.eye(R, dtype=C.dtype, device=C.device).expand_as(C)
     A = torch.cat([torch.where(present.unsqueeze(1), C, 0.0) * scale.mT, eye], 2) * scale
-    rounding = present.sum(1) * (torch.finfo(C.dtype).eps if pivoting else 0.0)
+    rounding = present.sum(1, dtype=C.dtype) * (torch.finfo(C.dtype).eps if pivoting else 0.0)
     left = torch.where(present, 1.0 + 0.5 * rounding.unsqueeze(1), -1.0)
     X = torch.zeros_like(A)  # L^T and W
     for k in range(R):

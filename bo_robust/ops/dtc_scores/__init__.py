@@ -13,23 +13,8 @@ from torch import Tensor
 
 from bo_robust.ops.checked import dispatch
 from bo_robust.ops.dtc_scores import naive
-from bo_robust.ops.dtc_scores.naive import (
-    CHUNK_ENTRIES,
-    Columns,
-    Dictionary,
-    Scores,
-    Steps,
-    columns_of,
-    form_of,
-    scores_of_columns,
-    steps_of_columns,
-)
+from bo_robust.ops.dtc_scores.naive import Dictionary, Scores, form_of
 from bo_robust.utils.covariance import Covariance
-
-__all__ = [
-    "CHUNK_ENTRIES", "Columns", "Dictionary", "Scores", "Steps", "columns_of", "dtc_scores", "scores_of_columns",
-    "steps_of_columns",
-]  # fmt: skip
 
 
 def dtc_scores(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noise_var: Tensor) -> Scores:
