@@ -9,6 +9,6 @@ TESTS = [
     "tests/benchmarks/problems/conditions",
     "tests/ops/test_checked.py",
     "tests/ops/test_inverse_root.py",
-    "tests/ops/test_weighted_quantile.py",
+    "tests/risk_measures/test_weighted_quantile.py",
     "tests/test_devices.py",
 ]

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, Normal, Uniform
 
-from bo_robust.ops.weighted_quantile import quantile_index
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
 from bo_robust.risk_measures.functionals import CVaR, MeanVariance, ValueAtRisk, WorstCase, as_functional
+from bo_robust.risk_measures.weighted_quantile import quantile_index
 from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
 from tests.refusals import check_refused
 

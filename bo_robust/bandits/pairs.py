@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from bo_robust.bandits.base import ArmAlgorithm, PosteriorOverArms, State
-from bo_robust.ops.weighted_quantile import keep_masses
 from bo_robust.risk_measures.functionals import Functional
+from bo_robust.risk_measures.weighted_quantile import keep_masses
 from bo_robust.utils.input_checks import Count, is_number, quoted
 from bo_robust.utils.linalg import row_argmax
 

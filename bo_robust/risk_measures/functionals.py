@@ -28,7 +28,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
-from bo_robust.ops.weighted_quantile import quantile_index, sorted_masses, supported, tail_weights
+from bo_robust.risk_measures.weighted_quantile import quantile_index, sorted_masses, supported, tail_weights
 from bo_robust.utils import specs
 from bo_robust.utils.input_checks import Nonnegative, check_fields, check_tensor, is_number, outside_package, quoted
 from bo_robust.utils.linalg import on_cuda
@@ -131,8 +131,8 @@ class ValueAtRisk(_Selecting):
     """VaR_alpha(h) = inf{v : P(h <= v) >= alpha}, the lower alpha-quantile. A small alpha is averse to risk.
 
     BoTorch's ``VaR`` counts from the other side, and takes the next value where alpha times the number of values is a
-    whole number (:mod:`bo_robust.ops.weighted_quantile`). An alpha above 0.5 gets a warning. Cumulative probabilities
-    within 1e-9 (1e-6 in float32) of alpha count as equal to it.
+    whole number (:mod:`bo_robust.risk_measures.weighted_quantile`). An alpha above 0.5 gets a warning. Cumulative
+    probabilities within 1e-9 (1e-6 in float32) of alpha count as equal to it.
 
     Raises:
         ValueError: if alpha, the probability of the lower tail, is not in (0, 1).

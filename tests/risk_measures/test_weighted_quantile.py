@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bo_robust.ops.weighted_quantile import keep_masses, quantile_index, sorted_masses, supported
+from bo_robust.risk_measures.weighted_quantile import keep_masses, quantile_index, sorted_masses, supported
 
 
 def weighted_quantile(h, p, alpha):
