@@ -17,41 +17,41 @@ from tests.problems import fit, outliers, rand, rewards
 N, CPU, DOUBLE = 48, torch.device("cpu"), {"dtype": torch.float64}
 
 
-def pair(inliers, noise=0.3):
+def pair(device, inliers, noise=0.3):
     """The GP of the host and that of a device, and the observations."""
     draws, n = np.random.default_rng(3), len(inliers)
     A, y = draws.normal(size=(n, n // 2)), draws.normal(size=n)
     prior = Prior(draws.normal(size=n), A @ A.T, np.full(n, noise), log_density=-4.0)
     given = prior, y, np.array(inliers, dtype=bool), Units(0.4, 2.5)
-    return ConditionedGP(*given), DeviceGP(CPU, *given), y
+    return ConditionedGP(*given), DeviceGP(device, *given), y
 
 
-def assert_alike(host, device, y):
+def assert_alike(host, there, y):
     alike, rows = np.diag(np.ones(len(y) - 1), 1) > 0.0, np.flatnonzero(host.inliers)[1::2]
-    assert device.log_evidence == pytest.approx(host.log_evidence, rel=1e-10)
-    assert device.gain(rows, np.eye(len(rows))) == pytest.approx(host.gain(rows, np.eye(len(rows))))
+    assert there.log_evidence == pytest.approx(host.log_evidence, rel=1e-10)
+    assert there.gain(rows, np.eye(len(rows))) == pytest.approx(host.gain(rows, np.eye(len(rows))))
     for of in (lambda gp: gp.loo_residuals(), lambda gp: gp.residuals_without(alike), lambda gp: gp.exchange_gains(y)):
-        np.testing.assert_allclose(of(device), of(host), rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(of(there), of(host), rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("inliers", [[1] * 9, [1, 0, 1, 1, 0, 0, 1, 1, 1]])
-def test_all_that_a_gp_says_is_what_the_host_says(inliers):
+def test_all_that_a_gp_says_is_what_the_host_says(inliers, device):
     with torch.device("meta"):  # as scripts set "cuda" by default
-        host, device, y = pair(inliers)
+        host, there, y = pair(device, inliers)
         for row in (0, 3, 3, 7, 1):
-            assert_alike(host, device, y)
+            assert_alike(host, there, y)
             host.move(row)
-            device.move(row)
-        assert_alike(host.with_rows([0, 7])[0], device.with_rows([0, 7])[0], y)
-        assert_alike(host, device, y)  # the copy shares nothing that it changes
+            there.move(row)
+        assert_alike(host.with_rows([0, 7])[0], there.with_rows([0, 7])[0], y)
+        assert_alike(host, there, y)  # the copy shares nothing that it changes
 
 
-def test_without_a_cholesky_factor():
-    host, device, _ = pair([1] * 8 + [0], noise=-1.0)
-    assert device.log_evidence == pytest.approx(host.log_evidence)
+def test_without_a_cholesky_factor(device):
+    host, there, _ = pair(device, [1] * 8 + [0], noise=-1.0)
+    assert there.log_evidence == pytest.approx(host.log_evidence)
     assert host.log_evidence < -1e9
-    np.testing.assert_allclose(device.weights, host.weights)
-    assert device.gain(np.arange(2), np.eye(2)) == host.gain(np.arange(2), np.eye(2)) == -np.inf
+    np.testing.assert_allclose(there.weights, host.weights)
+    assert there.gain(np.arange(2), np.eye(2)) == host.gain(np.arange(2), np.eye(2)) == -np.inf
 
 
 def kinds():
