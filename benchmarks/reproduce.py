@@ -24,7 +24,7 @@ import math
 import operator
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib import import_module
@@ -70,8 +70,9 @@ PICTURES = {
 MOST_TRIALS = 40
 # Configurations all of whose pairs get all trials: a pair that was decided early would be decided by chance.
 ALWAYS = {"value_at_risk/discrete", "value_at_risk/robot_pushing"}
-# Methods that no claim names, for the pictures and the table of differences: the trials of one seed.
-DRAWN = {"RANDOM"}
+# Methods that no claim names, for the pictures and the table of differences: the trials of one seed. A trial of those
+# that are slow takes minutes, so only the page has them.
+DRAWN, SLOW = {"RANDOM"}, {"MC-VAR-LOGNEI"}
 # Of the table of differences.
 OURS = ("V-UCB-PROB", "V-UCB-FRESH", "V-UCB-LNSO", "V-UCB, exact")
 OTHERS = (
@@ -103,14 +104,16 @@ SHORT = {
 }
 
 
-def panels_of(name: str, claims: Sequence[Claim], seed: int = 0, trials: int | None = None) -> list[Panel]:
-    """The panels of a configuration, cut to what claims are about, with other trials if they are given."""
+def panels_of(
+    name: str, claims: Sequence[Claim], seed: int = 0, trials: int | None = None, drawn: Set[str] = frozenset()
+) -> list[Panel]:
+    """The panels of a configuration, cut to what claims are about or is drawn, with other trials if they are given."""
     found: list[Panel] = import_module(f"configs.{name.replace('/', '.')}").PANELS
     panels = [replace(of, seed=of.seed + seed, trials=trials or of.trials, compare=()) for of in found]
     needed = {label for claim in claims for label in (claim.ours, claim.theirs)}
     if not needed:
         return panels
-    shown = needed if seed else needed | DRAWN
+    shown = needed | drawn
     panels = [panels[i] for i in sorted({claim.panel for claim in claims})]
     return [replace(of, methods={label: m for label, m in of.methods.items() if label in shown}) for of in panels]
 
@@ -150,7 +153,7 @@ class Runs:
     def __init__(self, name: str, folder: Path, full: bool = False, stored: Sequence[dict[str, Any]] = ()) -> None:
         self.name, self.folder = name, folder / name.replace("/", "-")
         self.stored = [part for part in stored if same_code(part["revision"])]
-        self.first = "seed-0" if full else "short"
+        self.first, self.drawn = ("seed-0", DRAWN | SLOW) if full else ("short", DRAWN)
         self.trials = (FULL if full else SHORT).get(name)
         self.claims = [claim for claim in CLAIMS if claim.config == name]
         self.panels = panels_of(name, [], trials=self.trials)  # all of them
@@ -165,7 +168,8 @@ class Runs:
             self.parts.append(self.stored[seed])
             return
         with redirect_stdout(sys.stderr):
-            run_panels(panels_of(self.name, claims, seed, self.trials), folder, jobs=workers)
+            drawn: Set[str] = set() if seed else self.drawn
+            run_panels(panels_of(self.name, claims, seed, self.trials, drawn), folder, jobs=workers)
         self.parts.append(self._part(folder))
 
     def add_where_open(self, workers: int, most: int) -> bool:
