@@ -73,7 +73,7 @@ REFUSALS = [
     ("the declared bounds", lambda: draws(Z[:1] + 2.0)),
     ("num_points", lambda: ContinuousEnvironment(BOX, Normal(0.5, 0.1), num_points=0)),
     *(("alpha", lambda f=f, a=a: f(a)) for f in (ValueAtRisk, CVaR) for a in (0.0, 1.0, NAN, "0.1", None)),
-    *(("weights", lambda p=p: quantile_index(Z.T, p, 0.5)) for p in (Z[:2, 0], Z[:, 0].float())),
+    *(("weights", lambda p=p: quantile_index(Z.T, p, 0.5)) for p in (Z[:2, 0], Z[:, 0].long())),
     *(("values", lambda v=v: quantile_index(v, None, 0.5)) for v in (Z[:, :0], Z.long())),
     *(("weight", lambda w=w: MeanVariance(w)) for w in ("1", -1.0)),
     ("functional", lambda: as_functional(10)),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -34,7 +34,7 @@ from bo_robust.utils.host import on_host
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.linalg import entries_at_once
 from bo_robust.utils.random import stream
-from bo_robust.utils.upstream import points_given
+from bo_robust.utils.upstream import forget, points_given
 
 TINY = 1e-30
 BLOCK = 64  # points at once, which bounds the memory
@@ -104,6 +104,7 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
 
     X_evaluated: Tensor
     _pending: Tensor  # points, `k x d`
+    _parts: Sequence[Any] | None  # model, transform and environment in float64
     _state: _State | None
     chooses_conditions: ClassVar[bool] = True
     takes_conditions: ClassVar[bool] = True  # in X, unlike V-UCB
@@ -145,7 +146,7 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Hallucinate these points (``k x d``) or designs (``k x d_x``), finite, from now on; None for no points."""
         super().set_X_pending(X_pending)
-        self._pending, self._state = self.X_evaluated.new_zeros(0, self.dim), None
+        self._pending, self._state, self._parts = self.X_evaluated.new_zeros(0, self.dim), None, None
         for x in () if self.X_pending is None else self.X_pending:
             point = x if len(x) == self.dim else self.select_condition(x).point
             self._pending, self._state = torch.cat([self._pending, point.unsqueeze(0)]), None
@@ -153,6 +154,10 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The value at points (x, z), ``lead x q x d``: ``lead``; ``ValueError`` if X does not fit."""
+        return self._exact(X).to(X)
+
+    def _exact(self, X: Tensor) -> Tensor:
+        """The same in float64: cast, small gains over a large value are rounded away."""
         self._check("X", X)
         if X.shape[-1] != self.dim:
             hint = "give (x, z) (optimize_acqf: the bounds of both)"
@@ -161,12 +166,12 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
             if self._state is None:  # made here, as what it holds does not move with `.to`
                 self._state = self._state_beside(self._pending[:0])
             blocks = X.flatten(0, -2).double().split(BLOCK)
-            return torch.cat([self._values(self._state, x) for x in blocks]).reshape(X.shape[:-2]).to(X)
+            return torch.cat([self._values(self._state, x) for x in blocks]).reshape(X.shape[:-2])
         batches = [
             torch.cat([self._values(self._state_beside(x[:j]), x[j : j + 1]) for j in range(len(x))]).sum()
             for x in X.flatten(0, -3).double()
         ]
-        return torch.stack(batches).reshape(X.shape[:-2]).to(X)
+        return torch.stack(batches).reshape(X.shape[:-2])
 
     def select_condition(self, x: Tensor) -> ConditionChoice:
         """Choose the condition to observe each design (``... x d_x``) under: that of the largest value.
@@ -175,7 +180,7 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
         """
         self._check("x", x)
         with torch.no_grad():
-            value = self(self.environment.points(x).unsqueeze(-2))
+            value = self._exact(self.environment.points(x).unsqueeze(-2))
             if self.environment.probabilities is not None:
                 value = value.masked_fill(self.environment.probabilities <= 0, -torch.inf)
             index = value.argmax(-1)
@@ -187,9 +192,12 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
         """The state where points ``k x d`` are chosen, too; it has a gradient if they have."""
         x, pending = self.X_evaluated.double(), torch.cat([self._pending.double(), chosen.double()])
         with torch.set_grad_enabled(torch.is_grad_enabled() and pending.requires_grad):
-            parts = self.model, self.posterior_transform, self.environment
-            model, transform, environment = map(_in_double, parts) if self.X_evaluated.dtype != x.dtype else parts
-            points, p, rows = environment.points(x), environment.probabilities, None
+            if self._parts is None:
+                parts = self.model, self.posterior_transform, self.environment
+                self._parts = parts if self.X_evaluated.dtype == x.dtype else [*map(_in_double, parts)]
+            model, transform, environment = self._parts
+            # Probabilities keep their dtype, whose rounding says when they reach alpha.
+            points, p, rows = environment.points(x), self.environment.probabilities, None
             joint = JointMoments(model, transform, points[0, :1])
             if len(pending):
                 joint.hallucinate(joint.inputs(pending))
@@ -276,13 +284,16 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
 
     def _apply(self, fn: Any, recurse: bool = True) -> ValueAtRiskKnowledgeGradient:
         super()._apply(fn, recurse)
-        self._pending, self._state = fn(self._pending), None
+        self._pending, self._state, self._parts = fn(self._pending), None, None
         return self
 
 
 def _in_double(module: Any) -> Any:
-    """A copy in float64, without what it has computed in another dtype."""
-    return module if module is None else copy.deepcopy(module).train().double().eval()
+    """A copy in float64."""
+    if module is None:
+        return None
+    forget(module)  # in another dtype, and what has a gradient cannot be copied
+    return copy.deepcopy(module).double().eval()
 
 
 def _along(state: _State, designs: _Designs, c: Tensor) -> Tensor:

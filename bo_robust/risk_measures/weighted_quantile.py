@@ -34,11 +34,12 @@ def quantile_index(values: Tensor, weights: Tensor | None, alpha: float) -> Tens
 
     Args:
         values: h, ``... x w``.
-        weights: p >= 0, ``w`` or ``... x w``; divided by their sum here. None means equal weights, and is faster.
+        weights: p >= 0, ``w`` or ``... x w``, of either dtype; divided by their sum here. None means equal weights, and
+            is faster.
         alpha: Lower tail probability in (0, 1).
 
     Raises:
-        ValueError: if shapes, dtypes or devices do not fit.
+        ValueError: if shapes or devices do not fit.
     """
     _check(values, weights)
     values = values.detach()
@@ -145,4 +146,5 @@ def _check(values: Tensor, weights: Tensor | None) -> None:
         return
     if weights.shape not in (values.shape[-1:], values.shape):
         raise ValueError(f"weights must be w or ... x w as values {tuple(values.shape)}, got {tuple(weights.shape)}.")
-    check_like("weights", weights, "values", values)
+    check_tensor("weights", weights)
+    check_like("weights", weights.to(values.dtype), "values", values)

@@ -18,7 +18,9 @@ from botorch.models.transforms.outcome import Standardize
 from botorch.models.utils import gpt_posterior_settings
 from botorch.posteriors import TransformedPosterior
 from botorch.utils.types import _DefaultType as DefaultType
+from gpytorch.models import ExactGP
 from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
+from gpytorch.utils.memoize import clear_cache_hook
 from torch import Tensor
 
 from bo_robust.utils.shared import Shared
@@ -186,6 +188,14 @@ def prediction_strategy(model: Any) -> Any:
 
 def drop_prediction_strategy(model: Any) -> None:
     model.prediction_strategy = None
+
+
+def forget(module: Any) -> None:
+    """Drop what GPyTorch has computed and keeps, without leaving the mode of evaluation."""
+    for part in module.modules():
+        if isinstance(part, ExactGP):
+            drop_prediction_strategy(part)
+        clear_cache_hook(part)
 
 
 def training_residuals(strategy: DefaultPredictionStrategy) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.models import SingleTaskGP
+from botorch.models import SingleTaskGP, SingleTaskVariationalGP
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf
@@ -13,7 +13,7 @@ from botorch.posteriors import GPyTorchPosterior
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bo_robust import CandidateEnsemble, RobustGP
-from bo_robust.acquisition import ValueAtRiskKnowledgeGradient
+from bo_robust.acquisition import ValueAtRiskKnowledgeGradient, knowledge_gradient
 from bo_robust.models.robust.outcome_scale import IDENTITY
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
 from bo_robust.risk_measures.functionals import CVaR, MeanVariance, ValueAtRisk, WorstCase
@@ -273,20 +273,41 @@ def test_a_fixed_condition_and_the_same_seed():
 def float32_models():
     X, Y = data()
     kinds = [{"kernel": kind, "lengthscale": 1.0, "noise_var": 0.3} for kind in ("rbf", "matern52")]
-    yield "exact", lambda: gp().float()
-    yield "of another kind", lambda: gp(kind=Unknown).float()
-    yield "robust", lambda: RobustGP(X, Y, input_transform=Normalize(2, bounds=BOX)).eval().float()
-    yield "candidates", lambda: CandidateEnsemble(X, Y - 20.0, kinds).float()
+    taus = EnsembleMapSaasSingleTaskGP(X, Y, num_taus=2, input_transform=None, outcome_transform=None)
+    yield "exact", gp(Y=Y + 1000.0)
+    yield "of another kind", gp(kind=Unknown)
+    yield "robust", RobustGP(X, Y, input_transform=Normalize(2, bounds=BOX)).eval()
+    yield "candidates", CandidateEnsemble(X, Y - 20.0, kinds)
+    yield "of BoTorch", taus.eval()
+    yield "variational", SingleTaskVariationalGP(X, Y - 20.0).double().eval()
 
 
 @pytest.mark.parametrize("name", dict(float32_models()))
 def test_a_float32_model_gives_the_values_of_float64(name):
-    """Also where it has computed a posterior before, and has its weights in a ``posterior_transform``."""
-    model, minus = dict(float32_models())[name](), ScalarizedPosteriorTransform(torch.tensor([-1.0]).double())
-    exact = make(copy.deepcopy(model).double(), posterior_transform=minus)(at().float().double())
-    model.posterior(at()[0].float().requires_grad_()).mean.sum().backward()
-    where = FiniteEnvironment(environment().z.float(), environment().probabilities.float())
-    acqf = make(model, 0.35, where, posterior_transform=minus.float())
-    value = acqf(at().float())
-    assert value.dtype == acqf.select_condition(at()[:, 0, :1].float()).point.dtype == torch.float32
-    torch.testing.assert_close(value.double(), exact, atol=1e-6, rtol=1e-5)
+    """Under many conditions, whose probabilities reach alpha; also where it has computed a posterior before."""
+    model, minus = dict(float32_models())[name].float(), ScalarizedPosteriorTransform(torch.tensor([-1.0]))
+    p = 0.7, 0.3, *[0.0] * 17
+    where = FiniteEnvironment(torch.linspace(0.0, 3.0, 19)[:, None], torch.tensor(p))
+    exact = FiniteEnvironment(where.z.double(), torch.tensor(p, dtype=torch.float64))
+    assert float(where.probabilities[0]) < 0.7 - 1e-9
+    designs, x = data()[0][:, :1].float(), at(12).float()
+    with torch.no_grad():
+        model.posterior(x[0])  # a variational one begins with random numbers
+    double = copy.deepcopy(model).train().double().eval(), 0.7, exact
+    reference = make(*double, posterior_transform=copy.deepcopy(minus).double(), X_evaluated=designs.double())
+    model.posterior(x[0].clone().requires_grad_()).mean.sum().backward()
+    acqf = make(model, 0.7, where, posterior_transform=minus, X_evaluated=designs)
+    value = acqf(x)
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value, reference(x.double()).float(), atol=0, rtol=2e-6)
+    chosen, expected = acqf.select_condition(x[:, 0, :1]), reference.select_condition(x[:, 0, :1].double())
+    assert chosen.index.tolist() == expected.index.tolist()
+    assert chosen.point.dtype == torch.float32
+
+
+def test_a_float32_model_is_copied_once_for_all_that_is_pending(monkeypatch):
+    copies, copied = [], knowledge_gradient._in_double
+    monkeypatch.setattr(knowledge_gradient, "_in_double", lambda module: copies.append(module) or copied(module))
+    acqf = make(gp().float(), 0.35, FiniteEnvironment(environment().z.float(), environment().probabilities.float()))
+    acqf(at(4).float().reshape(2, 2, 2))
+    assert len(copies) == 3
