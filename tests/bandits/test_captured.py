@@ -294,7 +294,10 @@ def test_a_block_without_space_is_remembered(simulated, monkeypatch):
     assert posterior.begin_block() == (BLOCK, 32)
     posterior.most.fill_(33)
     assert posterior.overflowed()
+    assert posterior.overflowed()  # again, of the first round of the block, which is repeated: once more space
     assert posterior.begin_block() == posterior.begin_block() == ()
+    monkeypatch.setattr(slots, "MOST", 64)
+    assert posterior.begin_block() == (BLOCK, 64)
 
 
 class Late(TGPTruncation):

@@ -42,5 +42,5 @@ class Slotted:
         """Whether a dictionary had more points than slots since the block began; the next has twice as many, if any."""
         assert self.most is not None
         over = int(self.most.max()) > self.slots
-        self.least <<= over
+        self.least = max(self.least, self.slots << over)
         return over
