@@ -70,8 +70,8 @@ PICTURES = {
 MOST_TRIALS = 40
 # Configurations all of whose pairs get all trials: a pair that was decided early would be decided by chance.
 ALWAYS = {"value_at_risk/discrete", "value_at_risk/robot_pushing"}
-# Methods that no claim names, for the pictures and the table of differences: the trials of one seed. A trial of those
-# that are slow takes minutes, so only the page has them.
+# Methods that no claim names, for the pictures and the table of differences: the trials of one seed. Only the page has
+# those that are slow.
 DRAWN, SLOW = {"RANDOM"}, {"MC-VAR-LOGNEI"}
 # Of the table of differences.
 OURS = ("V-UCB-PROB", "V-UCB-FRESH", "V-UCB-LNSO", "V-UCB, exact")

@@ -92,7 +92,7 @@ class ConditionsPanel(TrialPanel):
         rows: list[dict[str, Any]] = []
         for r in range(self.rounds + 1):
             last, fit_ok = r == self.rounds, r % REFIT_EVERY != 0 or gp.fit(X, Y)
-            # A fit may end where points that repeat leave no factor by GPyTorch's three tries: once in 960 trials.
+            # A fit may end where points that repeat leave no factor by GPyTorch's three tries.
             with cholesky_max_tries(8):
                 row, chosen = _row(method, Round(problem, gp, X, Y, r + 1), seeds[r], last)
             row |= {"regret": regret_of((*row["recommended"],)), "fit_ok": fit_ok}

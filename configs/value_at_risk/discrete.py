@@ -1,8 +1,8 @@
 """V-UCB against BoTorch's routes to the value at risk, Z discrete (Nguyen et al. 2021, Figure 3).
 
 Synthetic functions, Z on a grid, 10 trials. As in the authors' published scripts, a trial has 60 rounds from 3 (Branin,
-Goldstein-Price) or 10 (Hartmann-3) random points, and a fit every third round. A trial of all methods takes a
-minute on one core.
+Goldstein-Price) or 10 (Hartmann-3) random points, and a fit every third round. A trial of all methods takes
+two minutes on one core.
 """
 
 from benchmarks.loops.conditions import ConditionsPanel
