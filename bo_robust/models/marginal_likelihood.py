@@ -328,7 +328,7 @@ def _squares(points: Array) -> Array:
 
 
 def _solved(gpu: torch.device | None, A: Array, residual: Array) -> tuple[Array, Array, float] | None:
-    """A^-1, its lower half, A^-1 r and log|A| of a Fortran array, which is overwritten; None if it is indefinite."""
+    """A^-1, its lower half, A^-1 r and log|A| of a Fortran array, which may be overwritten; None if indefinite."""
     if gpu is not None:
         if (factor := cholesky(on_device(A.T, gpu))) is None:
             return None

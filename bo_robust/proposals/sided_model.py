@@ -1,4 +1,4 @@
-"""A fitted model of one outcome with its good side: all that a host has which fits and searches itself, as Ax does."""
+"""A fitted model of one outcome with its good side, which is what hosts have that fit and search by themselves."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def distances_by_differences(X1: Tensor, X2: Tensor) -> Tensor:
     The points are ``... x n1 x d`` and ``... x n2 x d``; their batch axes broadcast.
     """
     batch = torch.broadcast_shapes(X1.shape[:-2], X2.shape[:-2])
-    if on_cuda(X1) and math.prod(batch) * X1.shape[-2] * X2.shape[-2] * X1.shape[-1] <= 1 << 26:  # few launches
+    if on_cuda(X1) and math.prod(batch) * X1.shape[-2] * X2.shape[-2] * X1.shape[-1] <= 1 << 26:  # half a GiB
         return torch.linalg.vector_norm(X1.unsqueeze(-2) - X2.unsqueeze(-3), dim=-1)
     squares = X1.new_zeros(*batch, X1.shape[-2], X2.shape[-2])
     for a, b in zip(X1.unbind(-1), X2.unbind(-1), strict=True):

@@ -91,7 +91,8 @@ class ConditionedGP:
         Those of rows R left out together are G_RR^-1 w_R, of covariance G_RR^-1.
         """
         residual, variance = self.loo_residuals()
-        alike, swept = alike & self.inliers, self._swept_on_host()
+        alike = alike & self.inliers
+        swept = self._swept_on_host() if alike.any() else self.swept
         for i in np.flatnonzero(self.inliers & alike.any(1)):
             rows = np.flatnonzero(alike[i] | (np.arange(len(alike)) == i))
             own, covariance = int(np.searchsorted(rows, i)), np.linalg.inv(-_symmetric(swept[np.ix_(rows, rows)]))
