@@ -75,7 +75,7 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
     :class:`~bo_robust.acquisition.ValueAtRiskUCB` takes less time, and bounds the regret. The value of an ensemble is
     the weighted mean over its members. In a learnt scale samples are those of f. Values at q > 1 points are the sums of
     those that they have when chosen one after the other. A copy of a float32 model computes in float64, since in
-    float32 values under many conditions drown in rounding.
+    float32 values under many conditions drown in rounding; what is returned is float32, which hides tiny gains.
 
     Args:
         model: A fitted model over (x, z) of one output, or of several with a ``posterior_transform``; without
