@@ -185,7 +185,7 @@ class ValueAtRiskKnowledgeGradient(PendingAcquisition):
                 value = value.masked_fill(self.environment.probabilities <= 0, -torch.inf)
             index = value.argmax(-1)
             z = value_at(self.environment.values(x), index)
-            return ConditionChoice(index, z, self.environment.join(x, z), torch.full_like(value[..., 0], torch.inf))
+            return ConditionChoice(index, z, self.environment.join(x, z), x.new_full(index.shape, torch.inf))
 
     @on_host
     def _state_beside(self, chosen: Tensor) -> _State:

@@ -302,7 +302,7 @@ def test_a_float32_model_gives_the_values_of_float64(name):
     torch.testing.assert_close(value, reference(x.double()).float(), atol=0, rtol=2e-6)
     chosen, expected = acqf.select_condition(x[:, 0, :1]), reference.select_condition(x[:, 0, :1].double())
     assert chosen.index.tolist() == expected.index.tolist()
-    assert chosen.point.dtype == torch.float32
+    assert chosen.point.dtype == chosen.regret_bound.dtype == torch.float32
 
 
 def test_a_float32_model_is_copied_once_for_all_that_is_pending(monkeypatch):
