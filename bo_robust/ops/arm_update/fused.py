@@ -141,7 +141,7 @@ def _times_root(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _log_of_one_plus(x):  # type: ignore[no-untyped-def]
+def log_of_one_plus(x):  # type: ignore[no-untyped-def]
     """log(1 + x) without cancellation for small x (Kahan), of float64, where the logarithm is exact to rounding."""
     u = 1.0 + x
     return tl.where(u == 1.0, x, tl.log(u) * x / tl.where(u == 1.0, 1.0, u - 1.0))
@@ -207,7 +207,7 @@ def _scalars(  # type: ignore[no-untyped-def]
         noise = noise / tl.where(taken, count, 1.0)
     scale = tl.where(taken, 1.0 / tl.sqrt(prior_variance + noise), 0.0)
     innovation = tl.where(taken, reward - tl.load(mean + trial * n + arm), 0.0) * scale
-    gain = 0.5 * _log_of_one_plus(tl.where(taken, prior_variance / noise, 0.0).to(tl.float64))
+    gain = 0.5 * log_of_one_plus(tl.where(taken, prior_variance / noise, 0.0).to(tl.float64))
     _store_steps(steps + 4 * trial, scale, innovation, tl.where(taken, count, 0.0), gain.to(dtype))
     tl.store(ok + trial, taken.to(tl.int8))
 

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from bo_robust.ops.arm_update.fused import _log_of_one_plus
+from bo_robust.ops.arm_update.fused import log_of_one_plus
 
 ARMS, ROWS, NUM_WARPS = 1024, 32, 8  # Arms of a tile of ``_draw``, rows of a tile of ``_root``
 
@@ -51,7 +51,7 @@ def _draw(  # type: ignore[no-untyped-def]  # noqa: PLR0915
     taken = (tl.abs(reward) < float("inf")) & (given == arm)  # false for NaN
     sum_of_arm = tl.load(totals + sums + arm) + tl.where(taken, reward, 0.0)
     count_of_arm = tl.load(totals + counts + arm) + tl.where(taken, 1.0, 0.0)
-    gain = 0.5 * _log_of_one_plus((tl.load(variance + sums + arm) / noise).to(tl.float64))
+    gain = 0.5 * log_of_one_plus((tl.load(variance + sums + arm) / noise).to(tl.float64))
     tl.store(pulled + 2 * trial, tl.load(pulled + 2 * trial) + tl.where(taken, gain, 0.0).to(noise.dtype))
     tl.store(pulled + 2 * trial + 1, 0.0)
     tl.store(points + trial * R + tl.arange(0, R), tl.zeros((R,), dtype=tl.int64))
@@ -63,7 +63,7 @@ def _draw(  # type: ignore[no-untyped-def]  # noqa: PLR0915
         count = tl.where(i == arm, count_of_arm, tl.load(totals + counts + i, mask=inside, other=0.0))
         v = tl.load(variance + sums + i, mask=inside, other=0.0) / noise
         p = v.to(tl.float64) * oversampling
-        log = count.to(tl.float64) * _log_of_one_plus(-tl.where(p > 1.0, 1.0, p))  # ``tl.minimum`` drops NaN
+        log = count.to(tl.float64) * log_of_one_plus(-tl.where(p > 1.0, 1.0, p))  # ``tl.minimum`` drops NaN
         log = tl.where(log < 0.0, log, 0.0)
         if OWN:
             uniform = tl.load(uniforms + sums + i, mask=inside, other=0.0).to(tl.float64)
