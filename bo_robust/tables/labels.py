@@ -13,7 +13,8 @@ from bo_robust.tables.table import Table
 NAMES = re.compile(
     r"(.*[^a-z])?(well|plate|rack|run|batch|lot|charge|block|series|round|iteration|campaign|session|shift|day|date"
     r"|datum|week(day)?|woche|month|jour|chemist|operator|analyst|scientist|technician|experimenter|bediener|laborant"
-    r"|initials|instrument|device|machine|gerät|hplc|eln|notebook|exp(eriment)?|versuch|sample|probe|vial|rep(licate)?|lab|site"
+    r"|initials|instrument|device|machine|gerät|hplc|eln|notebook|exp(eriment)?|versuch|sample|probe"
+    r"|vial|rep(licate)?|lab|site"
     r"|set|group|trial|wave)[\s_.#-]*(id|no|nr|num(ber)?|name|code|\d)?\W*",
     re.IGNORECASE,
 )
@@ -30,7 +31,8 @@ IDENTIFIER = re.compile(rf"(new|old|well|{ROWS})?[ _.-]?(id|idx|index|nr|no|num|
 ROLE = re.compile(
     r"\b(solvents?|base|ligand|catalyst|cat|acid|additive|reagent|substrate|salt|metal|support|polymer|monomer|buffer"
     r"|enzyme|oxidant|reductant|surfactant|electrolyte|initiator|precursor|nucleophile|electrophile|amine|alcohol"
-    r"|cation|halide|anion|dopant|binder|filler|resin|strain|medium|material|lösungsmittel|säure|katalysator|solvant|acide)\b"
+    r"|cation|halide|anion|dopant|binder|filler|resin|strain|medium|material|lösungsmittel|säure"
+    r"|katalysator|solvant|acide)\b"
     r"|溶[媒剂]|[触催][媒化]|[酸碱]|塩基|配[位体]",
     re.IGNORECASE,
 )
